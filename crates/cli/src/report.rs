@@ -50,7 +50,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result {
     if args.csv || args.svg {
         let plots = plots(&series, outcome.at);
         let tables = args.csv.then(|| csv(&plots)).into_iter().flatten();
-        let tables = tables.map(|table| ("csv", table.name, table.text));
+        let tables = tables.map(|(name, text)| ("csv", name, text));
         let pictures = plots.iter().filter(|_| args.svg);
         let pictures = pictures.map(|p| ("svg", format!("{}.svg", p.key), svg(p, &series)));
         for (kind, name, text) in tables.chain(pictures) {

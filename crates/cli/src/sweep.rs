@@ -174,13 +174,13 @@ fn results(args: &SweepArgs, sweep: &Sweep<'_>, jobs: &[Job], store: &Store) -> 
     }
     let path = |name: &str| out.join(name).display().to_string();
     print(&format!(
-        "{}\ntables: {}, flows.parquet ({} rows), the same for receivers and links\nplots:  {}\n\
-         pandas: import pandas; flows = pandas.read_parquet({:?})\n",
+        "{}\ntables: {} ({} rows), the same for receivers and links\nplots:  {}\n\
+         pandas: import pandas; flows = pandas.read_csv({:?})\n",
         shown.table(),
         path("flows.csv"),
         tables.flows.row_count(),
         path("sweep.html"),
-        path("flows.parquet"),
+        path("flows.csv"),
     ))
 }
 
@@ -208,6 +208,5 @@ fn write_files(args: &SweepArgs, shown: &faircast_report::Sweep, tables: &Tables
 }
 
 fn write_table(out: &Path, name: &str, table: &Table) -> Result {
-    write(&out.join(format!("{name}.csv")), table.csv())?;
-    Ok(write(&out.join(format!("{name}.parquet")), table.parquet())?)
+    Ok(write(&out.join(format!("{name}.csv")), table.csv())?)
 }

@@ -46,7 +46,8 @@ impl Class {
         }
     }
 
-    const fn texts(self) -> [&'static str; 3] {
+    /// Returns the word in tables (capitals mark an open miss), the meaning, and details of it.
+    pub(crate) const fn texts(self) -> [&'static str; 3] {
         match self {
             Self::Holds => ["holds", "judged, hold", "within their tolerance"],
             Self::Explained => [
@@ -66,59 +67,33 @@ impl Class {
             Self::Measured => ["measured", "measured only", "nothing is expected"],
         }
     }
-
-    /// Returns the class's word in tables. Capitals mark an open miss.
-    pub const fn word(self) -> &'static str {
-        self.texts()[0]
-    }
-
-    /// Returns the meaning of the class in a few words.
-    pub const fn meaning(self) -> &'static str {
-        self.texts()[1]
-    }
-
-    /// Returns details of the meaning, in addition to [`meaning`](Self::meaning).
-    pub const fn detail(self) -> &'static str {
-        self.texts()[2]
-    }
 }
 
 /// Rows of each class, in the order of [`Class::ALL`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts([usize; 6]);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts([usize; 6]);
 
 impl Counts {
-    /// Counts the classes of `rows`.
-    pub fn of<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Self {
-        let mut counts = Self::default();
-        for row in rows {
-            counts.add(Class::of(row));
-        }
-        counts
+    pub(crate) fn of(classes: impl Iterator<Item = Class>) -> Self {
+        let mut counts = [0; 6];
+        classes.for_each(|class| counts[class as usize] += 1);
+        Self(counts)
     }
 
-    /// Adds a row to the counts.
-    pub fn add(&mut self, class: Class) {
-        self.0[class as usize] += 1;
-    }
-
-    /// Returns the number of rows of one class.
-    pub fn get(self, class: Class) -> usize {
+    pub(crate) fn get(self, class: Class) -> usize {
         self.0[class as usize]
     }
 
-    /// Returns the number of all rows.
-    pub fn total(self) -> usize {
+    pub(crate) fn total(self) -> usize {
         self.0.iter().sum()
     }
 
-    /// Returns a sentence with every class that has rows.
-    pub fn sentence(self) -> String {
+    pub(crate) fn sentence(self) -> String {
         let total = self.total();
         let rows = if total == 1 { "row" } else { "rows" };
         let parts = Class::ALL.into_iter().filter(|class| self.get(*class) > 0);
         let parts: Vec<String> =
-            parts.map(|class| format!("{} {}", self.get(class), class.meaning())).collect();
+            parts.map(|class| format!("{} {}", self.get(class), class.texts()[1])).collect();
         format!("{total} {rows}: {}.", parts.join("; "))
     }
 }
@@ -164,10 +139,8 @@ mod tests {
 
     #[test]
     fn counts_are_told_apart_and_add_up() {
-        let mut counts = Counts::default();
-        for class in [Class::Holds, Class::Holds, Class::Explained, Class::Measured] {
-            counts.add(class);
-        }
+        let classes = [Class::Holds, Class::Holds, Class::Explained, Class::Measured];
+        let counts = Counts::of(classes.into_iter());
         assert_eq!(
             counts.sentence(),
             "4 rows: 2 judged, hold; 1 judged, miss, mechanism proved; 1 measured only."

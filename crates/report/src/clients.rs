@@ -2,20 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use faircast_base::{ClientAct, ClientNote, Duration, Time};
-use faircast_trace::Header;
+use faircast_base::{ClientAct, Duration};
 use serde::{Deserialize, Serialize};
+
+use crate::metrics::bits_per_s;
 
 /// Results of an overlay client, over the counted time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientSummary {
-    /// Name of the client.
     pub name: String,
-    /// Node of the client's daemon.
     pub node: String,
-    /// Messages that the daemon accepted from the client.
     pub sent_messages: u64,
-    /// Messages that the client received.
     pub delivered_messages: u64,
     /// Received payload in bits per second.
     pub goodput_bps: f64,
@@ -23,20 +20,16 @@ pub struct ClientSummary {
     pub latency_median_s: Option<f64>,
     /// See `latency_median_s`.
     pub latency_p99_s: Option<f64>,
-    /// Views delivered to the client.
     pub views: u64,
-    /// Number of daemons in the last view.
     pub daemons: u32,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
-    sent: u64,
-    delivered: u64,
-    /// Received payload.
-    bytes: u64,
+    sent_messages: u64,
+    delivered_messages: u64,
+    delivered_bytes: u64,
     views: u64,
-    /// Daemons in the last view.
     daemons: u32,
     latencies: Histogram,
 }
@@ -72,10 +65,10 @@ impl Histogram {
 impl Client {
     pub(crate) fn take(&mut self, act: ClientAct, counts: bool) {
         match act {
-            ClientAct::Sent { .. } if counts => self.sent += 1,
+            ClientAct::Sent { .. } if counts => self.sent_messages += 1,
             ClientAct::Delivered { bytes, latency } if counts => {
-                self.delivered += 1;
-                self.bytes += u64::from(bytes);
+                self.delivered_messages += 1;
+                self.delivered_bytes += u64::from(bytes);
                 self.latencies.count(latency);
             }
             ClientAct::View { daemons } => {
@@ -85,36 +78,19 @@ impl Client {
             _ => {}
         }
     }
-}
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Clients(Vec<Client>);
-
-impl Clients {
-    pub(crate) fn new(header: &Header) -> Self {
-        Self(vec![Client::default(); header.clients.len()])
-    }
-
-    pub(crate) fn take(&mut self, note: &ClientNote, counts: bool) {
-        if let Some(client) = self.0.get_mut(note.client as usize) {
-            client.take(note.act, counts);
+    pub(crate) fn summary(&self, name: String, node: String, counted_s: f64) -> ClientSummary {
+        ClientSummary {
+            name,
+            node,
+            sent_messages: self.sent_messages,
+            delivered_messages: self.delivered_messages,
+            goodput_bps: bits_per_s(self.delivered_bytes, counted_s),
+            latency_median_s: self.latencies.quantile_s(0.5),
+            latency_p99_s: self.latencies.quantile_s(0.99),
+            views: self.views,
+            daemons: self.daemons,
         }
-    }
-
-    pub(crate) fn finish(&self, header: &Header, at: Time) -> Vec<ClientSummary> {
-        let counted_s = at.since(header.warmup()).as_secs_f64();
-        let summary = |(client, of): (&Client, &faircast_trace::ClientHeader)| ClientSummary {
-            name: of.name.clone(),
-            node: header.node_name(of.node),
-            sent_messages: client.sent,
-            delivered_messages: client.delivered,
-            goodput_bps: if counted_s > 0.0 { client.bytes as f64 * 8.0 / counted_s } else { 0.0 },
-            latency_median_s: client.latencies.quantile_s(0.5),
-            latency_p99_s: client.latencies.quantile_s(0.99),
-            views: client.views,
-            daemons: client.daemons,
-        };
-        self.0.iter().zip(&header.clients).map(summary).collect()
     }
 }
 

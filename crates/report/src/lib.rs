@@ -6,11 +6,10 @@
 mod class;
 mod clients;
 mod figure;
-mod incomplete;
 mod interval;
 mod matrix;
 mod metrics;
-mod mismatched;
+mod notes;
 mod page;
 mod plots;
 mod rates;
@@ -22,26 +21,18 @@ mod table;
 mod text;
 mod verdicts;
 
-pub use class::{Class, Counts};
-pub use clients::ClientSummary;
+pub use class::Class;
 pub use figure::Figure;
-pub use interval::{Interval, median_interval};
+pub use interval::median_interval;
 pub use matrix::{Matrix, MatrixCase, MatrixCell, RunPage, Spread};
 pub use metrics::Metrics;
 pub use page::{bench_page, matrix_page, run_page, sweep_page};
-pub use plots::{Csv, Line, MarkRow, Plot, Shape, Unit, Weight, csv, plots, svg};
+pub use plots::{csv, plots, svg};
 pub use rates::Rates;
-pub use series::{
-    BINS_GIVEN_MAX, Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowCurves, FlowMarks, FlowSeries,
-    HeadChange, LINKS_MAX, LinkSeries, MARKS_MAX, Mark, Marks, RestSeries, SWITCHES_MAX, Series,
-    Switch, Switches, TreeSeries,
-};
+pub use series::{BINS_GIVEN_MAX, Curve, Series};
 pub use suite::{Acceptance, Expected, MissCause, Optimum, Plots, Row, Source, Suite, Values};
-pub use summary::{
-    Common, Drops, FaultCounts, FlowCounts, FlowFaults, FlowRates, FlowSummary, LinkSummary,
-    ReceiverSummary, RouterSummary, Summary, jain_index,
-};
+pub use summary::{FlowSummary, LinkSummary, ReceiverSummary, Summary, jain_index};
 pub use sweep::picture::sweep_pictures;
-pub use sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure};
+pub use sweep::{Sweep, SweepAxis};
 pub use text::{csv_field, spread, wrap};
 pub use verdicts::{RowVerdict, Verdicts};

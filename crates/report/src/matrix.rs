@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::figure::Figure;
 use crate::interval::{Interval, median_interval};
-use crate::text::{Table, shorten};
+use crate::text::{Table, or_dash, shorten};
 
 /// Results of all schemes in all cases. Serialises to the `--json` of `faircast bench matrix`.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -136,9 +136,7 @@ impl MatrixCase {
     }
 
     fn shown(&self, figure: Figure) -> impl Iterator<Item = String> {
-        let text =
-            move |cell: &MatrixCell| cell.figure(figure).map_or_else(|| "–".into(), Spread::shown);
-        self.cells.iter().map(text)
+        self.cells.iter().map(move |cell| or_dash(cell.figure(figure).map(Spread::shown)))
     }
 }
 

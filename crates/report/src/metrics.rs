@@ -8,10 +8,10 @@ mod slots;
 use faircast_base::{ClientNote, Event, FlowId, Time};
 use faircast_trace::{Header, Outcome, Record, Sink, Subject};
 
-use crate::clients::Clients;
+use crate::clients::Client;
 use crate::rates::Rates;
-use crate::summary::{Common, FlowSummary, LinkSummary, RouterSummary, Summary, jain_index};
-use flow::{Flow, Period};
+use crate::summary::{Common, FlowSummary, RouterSummary, Summary, jain_index};
+use flow::Flow;
 use link::Link;
 
 /// Accumulates a summary during a run of hundreds of millions of records, at a few nanoseconds
@@ -28,7 +28,7 @@ pub struct Metrics {
     links: Vec<Link>,
     routers: RouterSummary,
     rates: Rates,
-    clients: Clients,
+    clients: Vec<Client>,
 }
 
 impl Metrics {
@@ -46,7 +46,7 @@ impl Metrics {
             links: vec![Link::new(header.warmup()); header.links.len()],
             routers: RouterSummary::default(),
             rates: Rates::new(header),
-            clients: Clients::new(header),
+            clients: vec![Client::default(); header.clients.len()],
             header: header.clone(),
         }
     }
@@ -54,17 +54,22 @@ impl Metrics {
     /// Returns the summary, with the values known only to the driver.
     pub fn finish(&self, outcome: &Outcome) -> Summary {
         let header = &self.header;
-        let common_s = self.common_s(outcome);
-        let span_s = common_s.map(|[from, to]| to - from);
+        let common_to = self.common_to.min(outcome.at);
+        let common = (self.flows.len() > 1 && common_to > self.common_from)
+            .then(|| [self.common_from, common_to].map(Time::as_secs_f64));
+        let span_s = common.map(|[from_s, to_s]| to_s - from_s);
         let flows = self.flows.iter();
         let flows: Vec<FlowSummary> =
             flows.map(|flow| flow.summary(header, &self.rates, outcome, span_s)).collect();
-        let common = common_s.map(|[from_s, to_s]| Common {
-            from_s,
-            to_s,
-            jain_index: jain_index(
-                flows.iter().filter_map(|flow| flow.rates.common_throughput_bps),
-            ),
+        let commons = flows.iter().filter_map(|flow| flow.rates.common_throughput_bps);
+        let common =
+            common.map(|[from_s, to_s]| Common { from_s, to_s, jain_index: jain_index(commons) });
+        let links = header.links.iter().zip(&self.links);
+        let links = links
+            .map(|(of, link)| link.summary(header.node_name(of.from), header.node_name(of.to)));
+        let counted_s = outcome.at.since(header.warmup()).as_secs_f64();
+        let clients = header.clients.iter().zip(&self.clients).map(|(of, client)| {
+            client.summary(of.name.clone(), header.node_name(of.node), counted_s)
         });
         Summary {
             faircast: header.faircast.clone(),
@@ -78,28 +83,15 @@ impl Metrics {
             interrupted: outcome.interrupted,
             jain_index: jain_index(flows.iter().map(|flow| flow.rates.throughput_bps)),
             common,
-            flows,
-            links: self.link_summaries(),
+            links: links.collect(),
             routers: self.routers,
-            clients: self.clients.finish(header, outcome.at),
+            clients: clients.collect(),
+            flows,
             wall_s: outcome.wall_s,
             events: outcome.events,
             trace_hash: outcome.trace_hash.clone(),
             lateness: outcome.lateness,
         }
-    }
-
-    /// Start and end of the time in which all flows were active.
-    fn common_s(&self, outcome: &Outcome) -> Option<[f64; 2]> {
-        let to = self.common_to.min(outcome.at);
-        (self.flows.len() > 1 && to > self.common_from)
-            .then(|| [self.common_from.as_secs_f64(), to.as_secs_f64()])
-    }
-
-    fn link_summaries(&self) -> Vec<LinkSummary> {
-        let name = |node| self.header.node_name(node);
-        let links = self.header.links.iter().zip(&self.links);
-        links.map(|(header, link)| link.summary(name(header.from), name(header.to))).collect()
     }
 
     fn count_drop(&mut self, flow: FlowId) {
@@ -111,7 +103,9 @@ impl Metrics {
 
 impl Sink for Metrics {
     fn note(&mut self, at: Time, note: &ClientNote) {
-        self.clients.take(note, at >= self.warmup);
+        if let Some(client) = self.clients.get_mut(note.client as usize) {
+            client.take(note.act, at >= self.warmup);
+        }
     }
 
     #[inline]
@@ -123,7 +117,7 @@ impl Sink for Metrics {
             Subject::Endpoint { flow, node, sender } => {
                 let Some(flow) = self.flows.get_mut(flow.index()) else { return };
                 if record.is_senders() {
-                    flow.sender_event(record, sender, Period { is_counted, is_common });
+                    flow.sender_event(record, sender, is_counted, is_common);
                 }
                 if !sender {
                     flow.receiver_event(node, record, is_counted);
@@ -134,24 +128,21 @@ impl Sink for Metrics {
                     self.common_to = self.common_to.min(record.at);
                 }
             }
-            Subject::Link(link) => match record.event {
-                Event::LinkSample(counters) => {
-                    if let Some(link) = self.links.get_mut(link.index()) {
-                        link.sample(record.at, self.warmup, counters);
-                    }
-                }
-                Event::PacketDropped { flow, reason, .. } => {
+            Subject::Link(link) => {
+                if let Event::PacketDropped { flow, .. } = record.event {
                     self.count_drop(flow);
-                    if let Some(link) = self.links.get_mut(link.index()).filter(|_| is_counted) {
-                        link.drops.count(reason);
-                    }
                 }
-                event => {
-                    if let Some(link) = self.links.get_mut(link.index()).filter(|_| is_counted) {
-                        link.faults.count(event);
-                    }
+                let Some(link) = self.links.get_mut(link.index()) else { return };
+                match record.event {
+                    Event::LinkSample(counters) => link.sample(record.at, self.warmup, counters),
+                    _ if !is_counted => {}
+                    Event::PacketDropped { reason, .. } => link.drops.count(reason),
+                    Event::PacketDuplicated { .. } => link.faults.duplicated += 1,
+                    Event::PacketCorrupted { .. } => link.faults.corrupted += 1,
+                    Event::PacketDelayed { .. } => link.faults.delayed += 1,
+                    _ => {}
                 }
-            },
+            }
             Subject::Node(_) => match record.event {
                 Event::NakForwarded { .. } => self.routers.naks_forwarded += 1,
                 Event::NakSuppressed { .. } => self.routers.naks_suppressed += 1,
@@ -165,7 +156,7 @@ impl Sink for Metrics {
     }
 }
 
-fn bits_per_s(bytes: u64, seconds: f64) -> f64 {
+pub(crate) fn bits_per_s(bytes: u64, seconds: f64) -> f64 {
     8.0 * per_s(bytes, seconds)
 }
 

@@ -1,17 +1,10 @@
 //! Variation of a flow's rate, and its settling time.
 //!
-//! A rate is the new payload of the sender (TCP: payload acknowledged for the first time), as in a
-//! summary's throughput. RFC 5166 asks for both figures, and leaves intervals and band to the user:
-//!
-//! - *Variation*: standard deviation over mean of the rate in intervals of 1 s. src: RFC 5166
-//!   s2.2.2, the coefficient of variation. The value depends on the interval.
-//! - *Settled*: time from the flow's start, or from a change, until means over 10 s stay within
-//!   25 % of the long-run rate, the mean over the second half of the time considered. All means
-//!   that begin within the next 20 s must do so. src: RFC 5166 s2.3, delta-fair convergence.
-//!
-//! The band is 25 % and the means are over 10 s, because a probing control's rate varies by a third
-//! in every cycle. The goal is the flow's own long-run share: fairness is a separate question. The
-//! 20 s exclude a rate that merely crosses the band.
+//! A rate is the sender's new payload (TCP: acknowledged payload). Both figures are from RFC 5166,
+//! which leaves intervals and band open. *Variation*: standard deviation over mean of the rate by
+//! second (src: s2.2.2). *Settled*: time until means over 10 s stay within 25 % of the rate in the
+//! second half of the time considered, for all means that begin in the next 20 s (src: s2.3).
+//! Probing controls vary by a third in every cycle; the 20 s exclude a rate that crosses the band.
 
 use faircast_base::{Event, Time};
 use faircast_trace::{Header, Record, Sink, Subject};
@@ -26,7 +19,7 @@ const BAND: f64 = 0.25;
 const BINS_MAX: usize = 4_000_000;
 const FLOW_BINS_MIN: usize = 128;
 
-/// Counts each flow's payload in intervals of one second; of [`span_s`](Self::span_s) in long runs.
+/// Counts each flow's payload in intervals of one second; of several seconds in very long runs.
 #[derive(Clone, Debug)]
 pub struct Rates {
     flows: Vec<FlowBins>,
@@ -38,7 +31,6 @@ pub struct Rates {
 #[derive(Clone, Debug)]
 struct FlowBins {
     counts_acknowledged: bool,
-    /// Payload by interval.
     bytes: Vec<u64>,
 }
 
@@ -54,11 +46,6 @@ impl Rates {
             bytes: Vec::new(),
         };
         Self { flows: header.flows.iter().map(bins).collect(), span_s: 1, bins_max }
-    }
-
-    /// Returns the counting interval in seconds: 1 except for very long runs.
-    pub fn span_s(&self) -> u64 {
-        self.span_s
     }
 
     /// Returns a rate's coefficient of variation; `None` below two intervals or without payload.
@@ -219,7 +206,7 @@ mod tests {
     #[test]
     fn long_runs_are_counted_in_wider_spans() {
         let rates = fed(128, (0..300).map(|second| if second % 2 == 0 { 5 } else { 15 }));
-        assert_eq!(rates.span_s(), 4);
+        assert_eq!(rates.span_s, 4);
         assert_eq!(rates.variation(0, at(0), at(300)), Some(0.0));
         assert_eq!(rates.settled_s(0, at(0), at(300)), Some(0.0));
         assert!(rates.flows[0].bytes.len() <= 128);

@@ -7,13 +7,14 @@ mod links;
 mod marks;
 mod tree;
 
-pub use bins::{BINS_GIVEN_MAX, Bins};
-pub use curve::{CURVE_BUCKETS_MAX, Curve};
-pub use flow::{FlowCurves, FlowMarks, FlowSeries, RestSeries, SWITCHES_MAX, Switch, Switches};
-pub use links::{LINKS_MAX, LinkSeries};
-pub use marks::{MARKS_MAX, Mark, Marks};
-pub(crate) use tree::LEVELS;
-pub use tree::{HeadChange, TreeSeries};
+pub use bins::BINS_GIVEN_MAX;
+pub(crate) use bins::Bins;
+pub use curve::Curve;
+pub(crate) use flow::FlowSeries;
+pub(crate) use flow::RestSeries;
+pub(crate) use links::LinkSeries;
+pub(crate) use marks::Marks;
+pub(crate) use tree::{HeadChange, LEVELS, TreeSeries};
 
 use faircast_base::{Duration, Event, NodeId, Time};
 use faircast_trace::{Header, On, Record, Sink, Subject};
@@ -21,22 +22,19 @@ use faircast_trace::{Header, On, Record, Sink, Subject};
 use links::WatchedLinks;
 
 /// Most flows with curves of their own; the rest is shown as one mean per protocol.
-pub const FLOWS_MAX: usize = 16;
+pub(crate) const FLOWS_MAX: usize = 16;
 
 /// Collector of the curves and marks of a run's plots.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Planned duration of the run in seconds.
-    pub duration_s: f64,
-    /// Start of averages in seconds.
-    pub warmup_s: f64,
+    pub(crate) duration_s: f64,
+    pub(crate) warmup_s: f64,
     /// Time of the last record.
     pub ended: Time,
     /// Flows with curves: multicast flows first.
     pub flows: Vec<FlowSeries>,
     /// All other flows, one entry per protocol.
-    pub rest: Vec<RestSeries>,
-    /// By flow of the header.
+    pub(crate) rest: Vec<RestSeries>,
     flow_slots: Vec<FlowSlot>,
     links: WatchedLinks,
     node_names: Vec<String>,
@@ -100,7 +98,7 @@ impl Series {
     }
 
     /// Returns the links with the most drops and longest queues, in the header's order.
-    pub fn links(&self) -> Vec<&LinkSeries> {
+    pub(crate) fn links(&self) -> Vec<&LinkSeries> {
         self.links.worst()
     }
 

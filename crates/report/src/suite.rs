@@ -2,13 +2,11 @@
 
 mod row;
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 
 use crate::class::{Class, Counts};
 use crate::interval::Interval;
-use crate::text::{COLUMNS_MAX, Table, count, significant, wrap};
+use crate::text::{COLUMNS_MAX, Table, count, or_dash, significant, wrap, wrapped};
 pub use row::{Acceptance, Expected, MissCause, Optimum, Plots, Row, Source, Values};
 
 /// Suite of experiments that reproduce the figures of a paper.
@@ -45,13 +43,8 @@ impl Suite {
         out
     }
 
-    fn has_beside(&self) -> bool {
-        self.rows.iter().any(|row| row.beside().is_some())
-    }
-
-    /// Returns the number of rows in each class.
-    pub fn counts(&self) -> Counts {
-        Counts::of(&self.rows)
+    pub(crate) fn counts(&self) -> Counts {
+        Counts::of(self.rows.iter().map(Class::of))
     }
 
     /// Returns the suite as printed by `faircast bench --json`.
@@ -83,9 +76,8 @@ impl Suite {
 
     /// Returns the suite as text, at most 100 columns wide.
     pub fn table(&self) -> String {
-        let mut out = String::new();
         let [theirs, ours] = self.rows.first().map_or(["Paper", "Ours"], Row::sides);
-        let has_beside = self.has_beside();
+        let has_beside = self.rows.iter().any(|row| row.beside().is_some());
         let mut head = vec!["Row", "Title", "Unit", theirs];
         head.extend(has_beside.then_some("Simulator"));
         head.extend([ours, "Spread", "Accepted", "Verdict"]);
@@ -95,15 +87,15 @@ impl Suite {
                 row.id.clone(),
                 row.title.clone(),
                 row.unit.clone(),
-                row.expected.paper.map_or_else(|| "–".into(), number),
+                or_dash(row.expected.paper.map(number)),
             ];
-            cells.extend(has_beside.then(|| row.beside().map_or_else(|| "–".into(), number)));
+            cells.extend(has_beside.then(|| or_dash(row.beside().map(number))));
             cells.extend([
                 number(row.values.ours),
-                row.spread().unwrap_or_else(|| "–".into()),
+                or_dash(row.spread()),
                 // Numbers only: the name of another row would take space from the titles.
                 row.accepted_range(),
-                Class::of(row).word().into(),
+                Class::of(row).texts()[0].into(),
             ]);
             table.push(cells);
         }
@@ -111,7 +103,7 @@ impl Suite {
             "" => self.name.clone(),
             about => format!("{}: {about}", self.name),
         };
-        let _ = writeln!(out, "{}\n", wrap(&heading, COLUMNS_MAX).join("\n"));
+        let mut out = wrapped(&heading) + "\n";
         table.write(&mut out);
         out.push('\n');
         out.push_str(&self.optima());
@@ -120,23 +112,18 @@ impl Suite {
             let lines = wrap(&format!("{}: {remark}", row.id), COLUMNS_MAX - 2);
             lines.iter().for_each(|line| out.push_str(&format!("  {line}\n")));
         }
-        wrap(&self.counts().sentence(), COLUMNS_MAX).iter().for_each(|line| {
-            out.push_str(&format!("{line}\n"));
-        });
-        out
+        out + &wrapped(&self.counts().sentence())
     }
 }
 
 /// Formats a number of any unit; infinity, for a time that was never reached, as `∞`.
 pub(crate) fn number(value: f64) -> String {
-    if value.is_infinite() {
-        return if value < 0.0 { "-∞" } else { "∞" }.to_string();
+    let sign = if value < 0.0 { "-" } else { "" };
+    match value.abs() {
+        f64::INFINITY => format!("{sign}∞"),
+        size if size >= 1_000.0 => format!("{sign}{}", count(size.round() as u64)),
+        _ => significant(value),
     }
-    if value.abs() >= 1_000.0 {
-        let sign = if value < 0.0 { "-" } else { "" };
-        return format!("{sign}{}", count(value.abs().round() as u64));
-    }
-    significant(value)
 }
 
 #[cfg(test)]

@@ -52,9 +52,7 @@ pub struct Summary {
 /// Counted time in which all flows were active, from the last start to the first stop or end.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Common {
-    /// Start in seconds.
     pub from_s: f64,
-    /// End in seconds.
     pub to_s: f64,
     /// Jain's fairness index over the throughputs of all flows in this time.
     pub jain_index: f64,
@@ -123,13 +121,9 @@ pub struct FlowCounts {
     pub repair_packets: u64,
     /// ACKs and NAKs that reached the sender.
     pub feedback_packets: u64,
-    /// ACKs that reached the sender.
     pub ack_packets: u64,
-    /// NAKs that reached the sender.
     pub nak_packets: u64,
-    /// Expired timers of the sender.
     pub timeouts: u64,
-    /// Reductions of the sender's window or rate.
     pub cuts: u64,
     /// Choices of a representative by the sender (pgmcc's acker, TFMCC's CLR), including the first.
     pub representative_changes: u64,
@@ -140,7 +134,6 @@ pub struct FlowCounts {
 pub struct FlowFaults {
     /// Packets of the flow, of all kinds, that links dropped.
     pub dropped_packets: u64,
-    /// Bad input that the flow's ends rejected.
     pub bad_input: u64,
     /// Receivers of a stream that reported another scheme to the sender.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -237,39 +230,27 @@ pub struct LinkSummary {
     pub faults: FaultCounts,
 }
 
-/// Dropped packets by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Drops {
-    /// Full queue.
     pub queue_full: u64,
     /// Early drop by RED.
     pub red_early: u64,
     /// RED's average above its upper threshold.
     pub red_forced: u64,
-    /// Loss on the wire.
     pub loss: u64,
-    /// Expired time to live.
     pub ttl: u64,
-    /// No route to the destination.
     pub no_route: u64,
-    /// Drop by the scenario's list.
     pub listed: u64,
-    /// Loss in a burst.
     pub burst: u64,
-    /// Loss while the link was down.
     pub outage: u64,
-    /// Longer than the MTU of the link.
     pub too_long: u64,
 }
 
-/// Packets that a link altered, but did not drop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FaultCounts {
-    /// Copies that the link made by duplicating packets.
     pub duplicated: u64,
-    /// Packets with a flipped bit.
     pub corrupted: u64,
     /// Packets delivered out of turn.
     pub delayed: u64,
@@ -278,9 +259,7 @@ pub struct FaultCounts {
 /// Counters of the programs in all routers, over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterSummary {
-    /// NAKs forwarded to the source.
     pub naks_forwarded: u64,
-    /// NAKs suppressed.
     pub naks_suppressed: u64,
     /// Packets dropped by routers, without a route or time to live.
     pub dropped_packets: u64,

@@ -5,10 +5,12 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::{Map, Value, json};
+
 use crate::interval::median_interval;
 use crate::plots::Unit;
-use crate::text::{rate, significant, spread};
-use crate::{FlowSummary, Summary};
+use crate::summary::{FlowSummary, Summary};
+use crate::text::{rate, seconds, significant, spread};
 
 /// Most flows with lines of their own; more flows are one line for each protocol.
 const FLOWS_MAX: usize = 8;
@@ -48,24 +50,21 @@ pub struct SweepAxis {
 type Figures = [Option<f64>; SWEEP_FIGURES.len()];
 
 /// Figure of a sweep.
-#[derive(Clone, Copy, Debug)]
-pub struct SweepFigure {
+#[derive(Clone, Copy)]
+pub(crate) struct SweepFigure {
     /// Name in anchors and of the column.
-    pub id: &'static str,
-    /// Title.
-    pub title: &'static str,
-    /// Heading of the column in tables of text.
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
     pub(crate) short: &'static str,
-    /// Label of the plot's vertical axis.
     pub(crate) axis: &'static str,
     pub(crate) unit: Unit,
     /// Format with the unit.
     pub(crate) shown: fn(f64) -> String,
-    value: fn(&Summary, &FlowSummary) -> Option<f64>,
+    value: fn(&FlowSummary) -> Option<f64>,
 }
 
 /// Figures of a sweep, for flows that have them.
-pub const SWEEP_FIGURES: [SweepFigure; 6] = [
+pub(crate) const SWEEP_FIGURES: [SweepFigure; 6] = [
     SweepFigure {
         id: "active_throughput_bps",
         title: "Throughput while on",
@@ -73,7 +72,7 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
         axis: "Throughput",
         unit: Unit::Rate,
         shown: rate,
-        value: |_, flow| Some(flow.rates.active_throughput_bps),
+        value: |flow| Some(flow.rates.active_throughput_bps),
     },
     SweepFigure {
         id: "goodput_min_bps",
@@ -82,7 +81,7 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
         axis: "Least goodput",
         unit: Unit::Rate,
         shown: rate,
-        value: |_, flow| flow.receivers.iter().map(|r| r.goodput_bps).reduce(f64::min),
+        value: |flow| flow.receivers.iter().map(|r| r.goodput_bps).reduce(f64::min),
     },
     SweepFigure {
         id: "rate_variation",
@@ -91,7 +90,7 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
         axis: "Variation",
         unit: Unit::Count,
         shown: significant,
-        value: |_, flow| flow.rates.rate_variation,
+        value: |flow| flow.rates.rate_variation,
     },
     SweepFigure {
         id: "rtt_mean_s",
@@ -99,8 +98,8 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
         short: "Round trip",
         axis: "Mean round trip",
         unit: Unit::Span,
-        shown: crate::text::seconds,
-        value: |_, flow| flow.rtt_mean_s,
+        shown: seconds,
+        value: |flow| flow.rtt_mean_s,
     },
     SweepFigure {
         id: "loss_ratio",
@@ -109,7 +108,7 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
         axis: "Loss ratio",
         unit: Unit::Count,
         shown: significant,
-        value: |_, flow| flow.loss_ratio,
+        value: |flow| flow.loss_ratio,
     },
     SweepFigure {
         id: "completed_s",
@@ -117,15 +116,13 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
         short: "Done",
         axis: "Complete after",
         unit: Unit::Span,
-        shown: crate::text::seconds,
-        value: |_, flow| flow.completed_s,
+        shown: seconds,
+        value: |flow| flow.completed_s,
     },
 ];
 
-/// Values of one figure of a flow, or of all flows of a protocol.
 pub(crate) struct SweepLine {
     pub(crate) name: String,
-    /// Values of all runs, by combination of settings.
     pub(crate) values: BTreeMap<Vec<usize>, Vec<f64>>,
 }
 
@@ -150,8 +147,8 @@ impl Sweep {
                 self.flows.push(of);
                 self.flows.len() - 1
             });
-            let figures = SWEEP_FIGURES
-                .map(|figure| (figure.value)(summary, flow).filter(|value| value.is_finite()));
+            let figures =
+                SWEEP_FIGURES.map(|figure| (figure.value)(flow).filter(|value| value.is_finite()));
             self.values.entry((choice.to_vec(), place)).or_default().push(figures);
         }
     }
@@ -185,37 +182,32 @@ impl Sweep {
     }
 
     /// Returns the medians of each figure over the seeds, with confidence intervals if possible.
-    pub fn medians(&self) -> serde_json::Value {
+    pub fn medians(&self) -> Value {
         let lines: Vec<Vec<SweepLine>> = (0..SWEEP_FIGURES.len()).map(|f| self.lines(f)).collect();
         let mut rows = Vec::new();
         for choice in self.choices() {
             for name in lines[0].iter().map(|line| &line.name) {
-                let mut row = serde_json::Map::new();
-                for (figure, lines) in SWEEP_FIGURES.iter().zip(&lines) {
-                    let line = lines.iter().find(|line| line.name == *name);
-                    let Some(values) = line.and_then(|line| line.values.get(choice)) else {
-                        continue;
-                    };
-                    let Some([least, median, most]) = spread(values.iter().copied()) else {
-                        continue;
-                    };
+                let figure = |(figure, lines): (&SweepFigure, &Vec<SweepLine>)| {
+                    let values =
+                        lines.iter().find(|line| line.name == *name)?.values.get(choice)?;
+                    let [least, median, most] = spread(values.iter().copied())?;
                     let interval = median_interval(values.iter().copied());
-                    row.insert(
-                        figure.id.to_string(),
-                        serde_json::json!({
-                            "median": median, "least": least, "most": most, "seeds": values.len(),
-                            "interval": interval,
-                        }),
-                    );
-                }
-                if row.is_empty() {
+                    let figures = json!({
+                        "median": median, "least": least, "most": most, "seeds": values.len(),
+                        "interval": interval,
+                    });
+                    Some((figure.id.to_string(), figures))
+                };
+                let figures: Map<String, Value> =
+                    SWEEP_FIGURES.iter().zip(&lines).filter_map(figure).collect();
+                if figures.is_empty() {
                     continue;
                 }
                 let set = self.axes.iter().zip(choice);
-                let set: serde_json::Map<String, serde_json::Value> = set
+                let set: Map<String, Value> = set
                     .map(|(axis, place)| (axis.key.clone(), axis.values[*place].clone().into()))
                     .collect();
-                rows.push(serde_json::json!({ "set": set, "flow": name, "figures": row }));
+                rows.push(json!({ "set": set, "flow": name, "figures": figures }));
             }
         }
         rows.into()
@@ -229,7 +221,7 @@ pub(crate) fn short(key: &str) -> &str {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::FlowRates;
+    use crate::summary::FlowRates;
     use crate::text::COLUMNS_MAX;
 
     pub(crate) fn summary(flows: &[(&str, &str, f64)]) -> Summary {

@@ -5,8 +5,7 @@ use faircast_trace::On;
 use crate::clients::ClientSummary;
 use crate::summary::{Common, FlowSummary, LinkSummary, ReceiverSummary, Summary, TreeSummary};
 use crate::text::{
-    COLUMNS_MAX, Table, count, mean_packets, percent, rate, seconds, seconds_or_dash, shorten,
-    spread, wrap,
+    DASH, Table, count, mean_packets, or_dash, percent, rate, seconds, shorten, spread, wrapped,
 };
 
 const FLOWS_LISTED_MAX: usize = 24;
@@ -22,12 +21,13 @@ const LINKS_LISTED_MAX: usize = 12;
 impl Summary {
     /// Returns the summary in at most 100 columns; large numbers of entries as spread and worst.
     pub fn table(&self) -> String {
-        let mut out = String::new();
-        let wrapped = |text: &str| wrap(text, COLUMNS_MAX).join("\n") + "\n";
-        out.push_str(&wrapped(&self.title));
-        out.push_str(&wrapped(&self.circumstances()));
+        let mut out = wrapped(&self.title) + &wrapped(&self.circumstances());
         if self.interrupted {
-            out.push_str(&wrapped(&self.interruption()));
+            out.push_str(&wrapped(&format!(
+                "INTERRUPTED after {} of {}: averages are over the part that ran.",
+                seconds(self.ended_s),
+                seconds(self.duration_s)
+            )));
         }
         if let Some(doubts) = self.lateness.and_then(|lateness| lateness.doubts()) {
             out.push_str(&wrapped(&format!("{doubts}.")));
@@ -59,29 +59,13 @@ impl Summary {
         } else {
             String::new()
         };
-        // On a real network the seed determines nothing.
-        let seed = match self.on {
-            On::Net => String::new(),
-            On::Sim | On::Lab => format!(" · seed {}", self.seed),
+        let place = match self.on {
+            On::Sim => format!("simulator · seed {}", self.seed),
+            On::Lab => format!("lab · seed {}", self.seed),
+            // On a real network the seed determines nothing.
+            On::Net => "network".into(),
         };
-        let length = seconds(self.duration_s);
-        format!("{} · {}{seed} · {length}{warmup}", self.scenario, self.place())
-    }
-
-    pub(crate) fn place(&self) -> &'static str {
-        match self.on {
-            On::Sim => "simulator",
-            On::Lab => "lab",
-            On::Net => "network",
-        }
-    }
-
-    pub(crate) fn interruption(&self) -> String {
-        format!(
-            "INTERRUPTED after {} of {}: averages are over the part that ran.",
-            seconds(self.ended_s),
-            seconds(self.duration_s)
-        )
+        format!("{} · {place} · {}{warmup}", self.scenario, seconds(self.duration_s))
     }
 
     fn closing(&self) -> String {
@@ -103,7 +87,7 @@ impl Summary {
         format!("{jain} · {happened}")
     }
 
-    pub(crate) fn has_partial_flows(&self) -> bool {
+    fn has_partial_flows(&self) -> bool {
         self.flows.iter().any(|flow| {
             (flow.rates.active_throughput_bps - flow.rates.throughput_bps).abs()
                 > 0.01 * flow.rates.throughput_bps
@@ -138,7 +122,7 @@ impl Summary {
             let of = flow.counts;
             let counts = [of.sent_packets, of.repair_packets, of.feedback_packets, of.timeouts];
             row.extend(counts.map(|value| flow.of_sender(self.on, value)));
-            row.push(seconds_or_dash(flow.completed_s));
+            row.push(or_dash(flow.completed_s.map(seconds)));
             row
         };
         out.push('\n');
@@ -208,7 +192,11 @@ impl Summary {
             }
             lines += wanted;
             if total > RECEIVERS_LISTED_MAX {
-                push_spread(&mut table, flow);
+                let names = ["least", "median", "greatest"];
+                for (cells, word) in flow.receiver_spread(On::Sim).into_iter().zip(names) {
+                    let name = format!("{word} of {}", count(total as u64));
+                    table.push(receiver_row(flow, &name, cells, ""));
+                }
                 notes.push_str(&spread_note(flow));
             }
             for receiver in flow.worst_receivers(RECEIVERS_LISTED_MAX, WORST_LISTED) {
@@ -223,11 +211,10 @@ impl Summary {
         table.write(out);
         out.push_str(&notes);
         for (name, tree) in self.flows.iter().filter_map(|flow| Some((&flow.name, flow.tree?))) {
-            let note = format!("({name}: {})", tree.in_words());
-            out.push_str(&(wrap(&note, COLUMNS_MAX).join("\n") + "\n"));
+            out.push_str(&wrapped(&format!("({name}: {})", tree.in_words())));
         }
         for note in self.mismatch_notes().into_iter().chain(self.incomplete_notes()) {
-            out.push_str(&(wrap(&format!("({note})"), COLUMNS_MAX).join("\n") + "\n"));
+            out.push_str(&wrapped(&format!("({note})")));
         }
         if left_out > 0 {
             out.push_str(&format!("({} receivers are not listed)\n", count(left_out as u64)));
@@ -255,8 +242,8 @@ impl Summary {
                 count(client.sent_messages),
                 count(client.delivered_messages),
                 rate(client.goodput_bps),
-                seconds_or_dash(client.latency_median_s),
-                seconds_or_dash(client.latency_p99_s),
+                or_dash(client.latency_median_s.map(seconds)),
+                or_dash(client.latency_p99_s.map(seconds)),
                 count(client.views),
             ]);
         }
@@ -320,14 +307,14 @@ impl LinkSummary {
 
 impl ReceiverSummary {
     pub(crate) fn cells(&self, on: On) -> [String; 6] {
-        let known = |text: String| if self.has_deliveries(on) { text } else { "–".into() };
+        let known = |text: String| if self.has_deliveries(on) { text } else { DASH.into() };
         [
             known(rate(self.goodput_bps)),
             known(count(self.delivered_packets)),
             known(count(self.lost_packets)),
             known(count(self.abandoned_packets)),
             known(percent(self.loss_ratio)),
-            seconds_or_dash(self.completed_s),
+            or_dash(self.completed_s.map(seconds)),
         ]
     }
 }
@@ -353,18 +340,15 @@ impl FlowSummary {
     pub(crate) fn worst_receivers(&self, all_max: usize, worst: usize) -> Vec<&ReceiverSummary> {
         let mut receivers: Vec<&ReceiverSummary> = self.receivers.iter().collect();
         if receivers.len() > all_max {
-            receivers.sort_by(|a, b| {
-                (a.intact != Some(false))
-                    .cmp(&(b.intact != Some(false)))
-                    .then(a.goodput_bps.total_cmp(&b.goodput_bps))
-            });
+            receivers.sort_by(|a, b| a.goodput_bps.total_cmp(&b.goodput_bps));
+            receivers.sort_by_key(|receiver| receiver.intact != Some(false));
             receivers.truncate(worst);
         }
         receivers
     }
 
     pub(crate) fn of_sender(&self, on: On, value: u64) -> String {
-        if self.has_sender(on) { count(value) } else { "–".into() }
+        if self.has_sender(on) { count(value) } else { DASH.into() }
     }
 
     pub(crate) fn receiver_spread(&self, on: On) -> [[String; 6]; 3] {
@@ -393,7 +377,7 @@ pub(crate) fn intact_word(intact: Option<bool>) -> &'static str {
     match intact {
         Some(true) => "yes",
         Some(false) => "NO",
-        None => "–",
+        None => DASH,
     }
 }
 
@@ -403,35 +387,25 @@ fn receiver_row(flow: &FlowSummary, node: &str, cells: [String; 6], intact: &str
     vec![flow, node, goodput, lost, abandoned, loss, done, intact]
 }
 
-fn push_spread(table: &mut Table, flow: &FlowSummary) {
-    let total = count(flow.receivers.len() as u64);
-    for (cells, word) in
-        flow.receiver_spread(On::Sim).into_iter().zip(["least", "median", "greatest"])
-    {
-        table.push(receiver_row(flow, &format!("{word} of {total}"), cells, ""));
-    }
-}
-
 fn spread_note(flow: &FlowSummary) -> String {
     let number = |which: fn(&ReceiverSummary) -> bool| {
         count(flow.receivers.iter().filter(|r| which(r)).count() as u64)
     };
-    let note = format!(
+    wrapped(&format!(
         "({}: of {} receivers {} are complete, {} intact, {} damaged)",
         shorten(&flow.name, 30),
         number(|_| true),
         number(|r| r.completed_s.is_some()),
         number(|r| r.intact == Some(true)),
         number(|r| r.intact == Some(false)),
-    );
-    wrap(&note, COLUMNS_MAX).join("\n") + "\n"
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LinkSummary;
     use crate::summary::{FlowCounts, FlowRates};
+    use crate::text::COLUMNS_MAX;
 
     fn receiver(i: usize) -> ReceiverSummary {
         ReceiverSummary {

@@ -4,6 +4,13 @@ use faircast_base::{escaped, escaped_lines};
 
 pub(crate) const COLUMNS_MAX: usize = 100;
 
+/// Stands for a missing value.
+pub(crate) const DASH: &str = "–";
+
+pub(crate) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| DASH.into())
+}
+
 pub(crate) fn rate(bits_per_s: f64) -> String {
     let (scale, unit) = match bits_per_s {
         b if b >= 999.95e6 => (1e9, "Gbit/s"),
@@ -61,10 +68,6 @@ pub(crate) fn seconds(seconds: f64) -> String {
     }
 }
 
-pub(crate) fn seconds_or_dash(span: Option<f64>) -> String {
-    span.map_or_else(|| "–".into(), seconds)
-}
-
 /// Table of text: the first `left` columns are left-aligned, the others right-aligned.
 pub(crate) struct Table {
     left: usize,
@@ -117,6 +120,12 @@ impl Table {
     }
 }
 
+/// Returns the text with its first letter in upper case.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
 pub(crate) fn shorten(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.into();
@@ -124,6 +133,11 @@ pub(crate) fn shorten(text: &str, width: usize) -> String {
     let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
     short.push('…');
     short
+}
+
+/// Returns the text in lines of at most [`COLUMNS_MAX`] characters, each with its end.
+pub(crate) fn wrapped(text: &str) -> String {
+    wrap(text, COLUMNS_MAX).join("\n") + "\n"
 }
 
 /// Breaks the text into lines of at most `width` characters, between words if possible.

@@ -5,69 +5,64 @@ use std::fmt::Write as _;
 
 use crate::class::{Class, Counts};
 use crate::suite::{Row, Suite, number};
+use crate::text::{DASH, or_dash};
 
 /// Page of verdicts: one section for each suite. Sections of suites not run stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdicts {
-    suites: BTreeMap<String, Vec<RowVerdict>>,
+    /// Rows of each suite by its name.
+    pub suites: BTreeMap<String, Vec<RowVerdict>>,
 }
 
-/// Row of a suite on the page.
+/// Row of a suite on the page; figures are as printed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowVerdict {
-    /// Row's id.
+    /// Id of the row.
     pub id: String,
-    /// Published figure, measured figure, number of seeds and accepted range, as printed.
-    cells: [String; 4],
+    /// Published figure.
+    pub paper: String,
+    /// Measured figure.
+    pub ours: String,
+    seeds: String,
+    /// Accepted range.
+    pub accepted: String,
     optimum: Option<String>,
-    /// Row's class.
+    /// Class of the row.
     pub class: Class,
 }
-
-const NO_OPTIMUM: &str = "–";
 
 impl RowVerdict {
     /// Converts a row of a suite.
     pub fn of(row: &Row) -> Self {
-        let paper = row.expected.paper.map_or_else(|| "–".into(), number);
-        let cells = [paper, number(row.values.ours), row.values.seeds.to_string(), row.accepts()];
         let optimum = row.values.optimum.as_ref().zip(row.of_optimum()).map(|(optimum, ratio)| {
             format!("{} {}, {}", optimum.objective, number(optimum.value), number(ratio))
         });
-        Self { id: row.id.clone(), cells, optimum, class: Class::of(row) }
-    }
-
-    /// Returns the published figure as printed.
-    pub fn paper(&self) -> &str {
-        &self.cells[0]
-    }
-
-    /// Returns the measured figure as printed.
-    pub fn ours(&self) -> &str {
-        &self.cells[1]
-    }
-
-    /// Returns the accepted range as printed.
-    pub fn accepted(&self) -> &str {
-        &self.cells[3]
+        Self {
+            id: row.id.clone(),
+            paper: or_dash(row.expected.paper.map(number)),
+            ours: number(row.values.ours),
+            seeds: row.values.seeds.to_string(),
+            accepted: row.accepts(),
+            optimum,
+            class: Class::of(row),
+        }
     }
 
     fn parse(line: &str) -> Option<Self> {
         let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
-        let (id, paper, ours, seeds, accepted, optimum, word) = match cells[..] {
-            [id, paper, ours, seeds, accepted, word] => {
-                (id, paper, ours, seeds, accepted, NO_OPTIMUM, word)
-            }
-            [id, paper, ours, seeds, accepted, optimum, word] => {
-                (id, paper, ours, seeds, accepted, optimum, word)
-            }
+        let [id, paper, ours, seeds, accepted, ref optimum @ .., word] = cells[..] else {
+            return None;
+        };
+        let optimum = match optimum {
+            [] | [DASH] => None,
+            [optimum] => Some(optimum.to_string()),
             _ => return None,
         };
-        let class = Class::ALL.into_iter().find(|class| class.word() == word)?;
-        let id = id.strip_prefix('`')?.strip_suffix('`')?.to_string();
-        let optimum = Some(optimum.to_string()).filter(|optimum| optimum != NO_OPTIMUM);
-        let cells = [paper, ours, seeds, accepted].map(String::from);
-        Some(Self { id, cells, optimum, class })
+        let class = Class::ALL.into_iter().find(|class| class.texts()[0] == word)?;
+        let id = id.strip_prefix('`')?.strip_suffix('`')?;
+        let [id, paper, ours, seeds, accepted] =
+            [id, paper, ours, seeds, accepted].map(String::from);
+        Some(Self { id, paper, ours, seeds, accepted, optimum, class })
     }
 }
 
@@ -90,24 +85,13 @@ impl Verdicts {
         self.suites.insert(suite.name.clone(), suite.rows.iter().map(RowVerdict::of).collect());
     }
 
-    /// Returns the names of the page's suites.
-    pub fn suites(&self) -> impl Iterator<Item = &str> {
-        self.suites.keys().map(String::as_str)
-    }
-
-    /// Returns the rows of a suite, if the page has it.
-    pub fn rows(&self, suite: &str) -> Option<&[RowVerdict]> {
-        self.suites.get(suite).map(Vec::as_slice)
-    }
-
     /// Returns the table of the number of rows by suite and class.
     pub fn counts(&self) -> String {
-        let words = Class::ALL.map(Class::meaning).join(" | ");
+        let words = Class::ALL.map(|class| class.texts()[1]).join(" | ");
         let mut text =
             format!("| suite | rows | {words} |\n|{}\n", " --- |".repeat(2 + Class::ALL.len()));
         for (name, rows) in &self.suites {
-            let mut counts = Counts::default();
-            rows.iter().for_each(|row| counts.add(row.class));
+            let counts = Counts::of(rows.iter().map(|row| row.class));
             let of = Class::ALL.map(|class| counts.get(class).to_string()).join(" | ");
             let _ = writeln!(text, "| `{name}` | {} | {of} |", counts.total());
         }
@@ -134,9 +118,9 @@ impl Verdicts {
                 text,
                 "\n## {name}\n\n| row | published | ours | seeds | accepted |{head} verdict |\n| --- | --- | --- | --- | --- |{rule} --- |\n"
             );
-            for RowVerdict { id, cells: [paper, ours, seeds, accepted], optimum, class } in rows {
-                let (word, optimum) =
-                    (class.word(), column(optimum.as_deref().unwrap_or(NO_OPTIMUM)));
+            for RowVerdict { id, paper, ours, seeds, accepted, optimum, class } in rows {
+                let ([word, ..], optimum) =
+                    (class.texts(), column(optimum.as_deref().unwrap_or(DASH)));
                 let _ = writeln!(
                     text,
                     "| `{id}` | {paper} | {ours} | {seeds} | {accepted} |{optimum} {word} |"
@@ -184,8 +168,8 @@ mod tests {
         assert_eq!(Verdicts::parse(&with), page);
         let mut again = Verdicts::parse(&text);
         again.put(&suite("b", vec![row("x", 5.0)]));
-        assert_eq!(again.rows("a"), page.rows("a"));
-        assert_eq!(again.rows("b").map(|rows| rows[0].class), Some(Class::NotReproduced));
+        assert_eq!(again.suites["a"], page.suites["a"]);
+        assert_eq!(again.suites["b"][0].class, Class::NotReproduced);
         assert!(text.contains("| `a` | 2 | 1 | 0 | 1 | 0 | 0 | 0 |\n"), "{text}");
         assert!(text.contains("| `two` | 1.000 | 3.000 | 3 | ≤ 2 | UNKNOWN |\n"), "{text}");
     }

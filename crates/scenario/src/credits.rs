@@ -136,10 +136,6 @@ impl Tree {
             hop.packets_per_s = fastest.get(&hop.to).copied().unwrap_or(hop.packets_per_s);
         }
     }
-
-    fn longest(&self, unit: u64) -> Option<&Hop> {
-        self.hops.iter().max_by_key(|hop| hop.buffer(unit))
-    }
 }
 
 /// Default bytes of a data packet's headers on the wire: capsule, protocol, UDP and IP.
@@ -159,8 +155,8 @@ impl Scenario {
             }
             let unit = unit(flow);
             let tree = Tree::new(flow, nodes, links);
-            let Some(hop) = tree.longest(unit) else { continue };
-            let buffer = hop.buffer(unit).clamp(BUFFER_MIN, BUFFER_MAX) as i64;
+            let Some(buffer) = tree.hops.iter().map(|hop| hop.buffer(unit)).max() else { continue };
+            let buffer = buffer.clamp(BUFFER_MIN, BUFFER_MAX) as i64;
             let buffer = [("credit_buffer".to_string(), OptionValue::Integer(buffer))];
             flow.options = flow.options.under(&buffer, &flow.stack.options());
         }
@@ -175,7 +171,7 @@ impl Scenario {
             let node = |node: NodeId| &self.nodes[node.index()].name;
             let tree = Tree::new(flow, &self.nodes, &self.links);
             let buffer = flow.options.integer("credit_buffer").map_or(BUFFER_MIN, |it| it as u64);
-            if let Some(hop) = tree.longest(unit) {
+            if let Some(hop) = tree.hops.iter().max_by_key(|hop| hop.buffer(unit)) {
                 let carried = (buffer + 1).saturating_sub(unit.min(buffer)) as f64;
                 let share = carried / (hop.round_trip_s * hop.packets_per_s).max(1.0);
                 if share < RATE_SHARE_MIN {

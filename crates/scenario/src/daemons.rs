@@ -2,24 +2,32 @@
 
 use std::collections::BTreeSet;
 
-use faircast_base::{Bitrate, Bytes, Duration, NodeId, Time};
+use faircast_base::{Bytes, Duration, NodeId, Time};
 use faircast_overlay::{Benefit, FlowControl, Service};
 
 use crate::error::{Problem, quoted};
 use crate::limits::{CLIENTS_MAX, RATE_BITS_PER_S_MAX};
 use crate::link_config::moment;
-use crate::names::{name, names};
+use crate::model::{GroupStay, RelaySpec, SendSpec};
+use crate::names::name;
 use crate::options::{Files, options, registered};
 use crate::read::Table;
 use crate::topology::Topology;
 use crate::value::{Kind, SettingValue};
-use crate::{ClientSpec, DaemonSpec, GroupStay, RelaySpec, SendSpec};
+use crate::{ClientSpec, DaemonSpec};
 
 /// Least bytes of a message, which carries its sender, number and time.
 const MESSAGE_BYTES_MIN: u64 = 28;
 const MESSAGE_BYTES: u64 = 1000;
 
-/// Reader of the daemons of a scenario.
+fn groups(value: &SettingValue) -> Result<Vec<String>, Problem> {
+    let group = |value: &SettingValue| name(value).map(str::to_string);
+    match &value.kind {
+        Kind::Text(_) => Ok(vec![group(value)?]),
+        _ => value.each("a list of groups such as [\"prices\"]", |_, it| group(it)),
+    }
+}
+
 pub(crate) struct Daemons<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) relays: &'a [RelaySpec],
@@ -40,26 +48,19 @@ impl Daemons<'_> {
         flow_control
             .check()
             .map_err(|(option, text)| table.problem("options", format!("{option} {text}")))?;
-        table.required("node", "\"d1\"", |value| {
-            for named in names(value)? {
-                let node = self.topology.find_named(&named)?;
-                let is_taken = self.daemon_at(node).is_some()
-                    || self.relays.iter().any(|relay| relay.node == node);
-                if is_taken {
-                    let shown = quoted(&named.name);
-                    let message =
-                        format!("{shown} runs a daemon or relay already; allowed: one at a node");
-                    return Err(named.problem(message));
-                }
-                self.daemons.push(DaemonSpec {
-                    node,
-                    peers: Vec::new(),
-                    clients: Vec::new(),
-                    flow_control,
-                });
+        let topology = self.topology;
+        let daemon = |node: NodeId, name: &str| {
+            let is_relay = self.relays.iter().any(|relay| relay.node == node);
+            if is_relay || self.daemon_at(node).is_some() {
+                let rule = "allowed: one at a node";
+                return Err(format!("{} runs a daemon or relay already; {rule}", quoted(name)));
             }
+            let (peers, clients) = (Vec::new(), Vec::new());
+            self.daemons.push(DaemonSpec { node, peers, clients, flow_control });
             Ok(())
-        })
+        };
+        table.required("node", "\"d1\"", |value| topology.each_node(value, daemon))?;
+        Ok(())
     }
 
     fn daemon_at(&self, node: NodeId) -> Option<usize> {
@@ -67,14 +68,11 @@ impl Daemons<'_> {
     }
 
     fn found(&self, value: &SettingValue) -> Result<Vec<usize>, Problem> {
-        let find = |named: crate::names::Named<'_>| {
-            let node = self.topology.find_named(&named)?;
+        self.topology.each_node(value, |node, name| {
             self.daemon_at(node).ok_or_else(|| {
-                let shown = quoted(&named.name);
-                named.problem(format!("{shown} runs no daemon; allowed: a node of a [[daemon]]"))
+                format!("{} runs no daemon; allowed: a node of a [[daemon]]", quoted(name))
             })
-        };
-        names(value)?.into_iter().map(find).collect()
+        })
     }
 
     pub(crate) fn peers(&mut self, entry: &SettingValue) -> Result<(), Problem> {
@@ -98,15 +96,9 @@ impl Daemons<'_> {
             stop if stop > start => Ok(stop),
             _ => Err(value.wrong("a moment after the start")),
         })?;
-        let stay = |group: &SettingValue| {
-            Ok(GroupStay { group: name(group)?.to_string(), at: start, leave: None })
-        };
-        let mut stays = table
-            .optional("groups", |value| match &value.kind {
-                Kind::Text(_) => Ok(vec![stay(value)?]),
-                _ => value.each("a list of groups such as [\"prices\"]", |_, it| stay(it)),
-            })?
-            .unwrap_or_default();
+        let stay = |group| GroupStay { group, at: start, leave: None };
+        let groups = table.optional("groups", groups)?.unwrap_or_default();
+        let mut stays: Vec<GroupStay> = groups.into_iter().map(stay).collect();
         let join = table.optional("join", |value| {
             let example = "a list such as [ { group = \"prices\", at = \"5 s\" } ]";
             value.each(example, |_, entry| self.stay(entry))
@@ -116,28 +108,16 @@ impl Daemons<'_> {
         let count = table.optional("count", |value| value.integer(1..=CLIENTS_MAX))?.unwrap_or(1);
         for copy in 1..=count {
             for daemon in &at {
-                let many = count > 1 || at.len() > 1;
-                let number = match (count, at.len()) {
-                    (1, _) => self.topology.nodes[self.daemons[*daemon].node.index()].name.clone(),
-                    (_, 1) => copy.to_string(),
-                    _ => {
-                        let node = self.daemons[*daemon].node.index();
-                        format!("{}-{copy}", self.topology.nodes[node].name)
-                    }
+                let node = &self.topology.nodes[self.daemons[*daemon].node.index()].name;
+                let name = match (count, at.len()) {
+                    (1, 1) => of.to_string(),
+                    (1, _) => format!("{of}-{node}"),
+                    (_, 1) => format!("{of}-{copy}"),
+                    _ => format!("{of}-{node}-{copy}"),
                 };
-                let name = if many { format!("{of}-{number}") } else { of.to_string() };
-                self.add(
-                    &table,
-                    *daemon,
-                    ClientSpec {
-                        index: 0,
-                        name,
-                        start,
-                        stop,
-                        stays: stays.clone(),
-                        send: send.clone(),
-                    },
-                )?;
+                let (stays, send) = (stays.clone(), send.clone());
+                let client = ClientSpec { index: 0, name, start, stop, stays, send };
+                self.add(&table, *daemon, client)?;
             }
         }
         Ok(())
@@ -178,12 +158,7 @@ impl Daemons<'_> {
     fn send(&self, value: &SettingValue, begins: Time) -> Result<SendSpec, Problem> {
         let keys = ["groups", "service", "benefit", "size", "rate", "start", "stop"];
         let table = value.table(&keys)?;
-        let groups = table.required("groups", "[\"prices\"]", |value| match &value.kind {
-            Kind::Text(_) => Ok(vec![name(value)?.to_string()]),
-            _ => value.each("a list of groups such as [\"prices\"]", |_, it| {
-                name(it).map(str::to_string)
-            }),
-        })?;
+        let groups = table.required("groups", "[\"prices\"]", groups)?;
         if !(1..=faircast_overlay::GROUPS_MAX).contains(&groups.len()) {
             let most = faircast_overlay::GROUPS_MAX;
             let message = format!("has {} groups; allowed: 1 to {most}", groups.len());
@@ -196,14 +171,8 @@ impl Daemons<'_> {
             registered(value, "benefit", Benefit::EACH.iter().map(|it| (it.name(), *it)))
         })?;
         let most = faircast_overlay::MESSAGE_BYTES_MAX as u64;
-        let size = table.optional("size", |value| {
-            value.quantity(MESSAGE_BYTES_MIN..=most, Bytes::count, |it: Bytes| it.to_string())
-        })?;
-        let rate = table.optional("rate", |value| {
-            value.quantity(1..=RATE_BITS_PER_S_MAX, Bitrate::bits_per_s, |it: Bitrate| {
-                it.to_string()
-            })
-        })?;
+        let size = table.optional("size", |value| value.quantity(MESSAGE_BYTES_MIN..=most))?;
+        let rate = table.optional("rate", |value| value.quantity(1..=RATE_BITS_PER_S_MAX))?;
         let start = table.optional("start", |value| self.moment(value))?.unwrap_or(begins);
         let stop = table.optional("stop", |value| self.moment(value))?;
         Ok(SendSpec {

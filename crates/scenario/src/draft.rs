@@ -57,9 +57,9 @@ impl Draft {
     /// Reads the settings in the file `path`.
     ///
     /// # Errors
-    /// The file is unreadable, above [`FILE_BYTES_MAX`], or not TOML in UTF-8.
+    /// The file is unreadable, above 10 MB, or not TOML in UTF-8.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let refused = |place, message: String| ScenarioError {
+        let refused = |place, message| ScenarioError {
             file: path.to_owned(),
             place,
             key: String::new(),
@@ -89,7 +89,7 @@ impl Draft {
     /// Reads the settings in `text`, the content of `file`.
     ///
     /// # Errors
-    /// The text is above [`FILE_BYTES_MAX`], or not TOML.
+    /// The text is above 10 MB, or not TOML.
     pub fn read(file: &Path, text: &str) -> Result<Self, ScenarioError> {
         let root = match text.len() as u64 > FILE_BYTES_MAX {
             true => {

@@ -16,15 +16,15 @@ use crate::limits::{
     SENDERS_MAX,
 };
 use crate::link_config::{moment, size};
+use crate::model::RelaySpec;
 use crate::names::{name, names};
 use crate::options::{Files, options, registered};
 use crate::reach::Reach;
 use crate::read::Table;
 use crate::topology::Topology;
 use crate::value::{Kind, SettingValue};
-use crate::{DaemonSpec, Data, Flow, Join, RelaySpec, Speaks};
+use crate::{DaemonSpec, Data, Flow, Join, Speaks};
 
-/// Reader of the flows of a scenario.
 pub(crate) struct Flows<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) relays: &'a [RelaySpec],
@@ -35,7 +35,6 @@ pub(crate) struct Flows<'a> {
     pub(crate) seed: u64,
     pub(crate) files: Files<'a>,
     pub(crate) flows: Vec<Flow>,
-    /// Names of all flows so far.
     pub(crate) names: BTreeSet<String>,
     /// Receivers of all flows so far, for the limit.
     pub(crate) receivers: usize,
@@ -81,9 +80,7 @@ impl Flows<'_> {
             packet: table
                 .optional("packet", |value| size(value, PACKET_BYTES_MAX))?
                 .unwrap_or(Bytes::new(PACKET_BYTES)),
-            header: table.optional("header", |value| {
-                value.quantity(0..=HEADER_BYTES_MAX, Bytes::count, |bytes| bytes.to_string())
-            })?,
+            header: table.optional("header", |value| value.quantity(0..=HEADER_BYTES_MAX))?,
             start: Time::ZERO,
             stop,
             data: table
@@ -127,29 +124,24 @@ impl Flows<'_> {
             let message = format!(
                 "{name} is an option of {protocol}; expected it among them: options = {{ {key} = … }}"
             );
-            Some(Problem::at(value.place, message).within(key))
+            Some(value.problem(message).within(key))
         };
         misplaced().unwrap_or(problem)
     }
 
     fn senders(&self, value: &SettingValue, stack: Stack) -> Result<Vec<NodeId>, Problem> {
-        let mut from = Vec::new();
-        for named in names(value)? {
-            let node = self.topology.find_named(&named)?;
-            if from.contains(&node) {
-                let sender = quoted(&named.name);
-                let message = format!("{sender} is named twice; allowed: each sender once");
-                return Err(named.problem(message));
-            }
-            from.push(node);
-            if from.len() > SENDERS_MAX {
-                return Err(value.wrong(format!("at most {SENDERS_MAX} senders")));
-            }
+        let mut seen = BTreeSet::new();
+        let from = self.topology.each_node(value, |node, name| match seen.insert(node) {
+            true => Ok(node),
+            false => Err(format!("{} is named twice; allowed: each sender once", quoted(name))),
+        })?;
+        if from.len() > SENDERS_MAX {
+            return Err(value.wrong(format!("at most {SENDERS_MAX} senders")));
         }
         if !stack.transport.many_to_many && from.len() > 1 {
             let message =
                 format!("names {} senders; {} takes exactly one", from.len(), stack.name());
-            return Err(Problem::at(value.place, message));
+            return Err(value.problem(message));
         }
         Ok(from)
     }
@@ -196,7 +188,7 @@ impl Flows<'_> {
         if !stack.transport.multicast && to.len() > 1 {
             let message =
                 format!("names {} receivers; {} takes exactly one", to.len(), stack.name());
-            return Err(Problem::at(value.place, message));
+            return Err(value.problem(message));
         }
         Ok(to)
     }
@@ -238,7 +230,7 @@ impl Flows<'_> {
         table.optional("join", |value| {
             if !stack.transport.multicast {
                 let message = format!("is of no use to {}; allowed: multicast", stack.name());
-                return Err(Problem::at(value.place, message));
+                return Err(value.problem(message));
             }
             value.each(example, |_, entry| {
                 let read = self.join(entry, from, &members, &mut left)?;
@@ -268,27 +260,23 @@ impl Flows<'_> {
                 false => Err(value.wrong(format!("a moment after joining at {}", at.last))),
             }
         })?;
-        table.required("node", "\"mr3\"", |value| {
-            let mut joins = Vec::new();
-            for named in names(value)? {
-                let node = self.topology.find_named(&named)?;
-                let shown = quoted(&named.name);
-                let problem = if !members.contains(&node) {
-                    format!("{shown} is no receiver of this flow; {MEMBER_RULE}")
-                } else if left.get(&node).is_some_and(|end| end.is_none_or(|end| end > at.first)) {
-                    format!("{shown} is still a member then; allowed: to join after leaving")
-                } else if left.contains_key(&node) && from.contains(&node) {
-                    // A second join would restart its sequence numbers, which look old.
-                    format!("{shown} is a sender of this flow; allowed: to join once")
-                } else {
-                    left.insert(node, leave);
-                    joins.push(JoinRange { node, at, leave });
-                    continue;
-                };
-                return Err(named.problem(problem));
+        let join = |node: NodeId, name: &str| {
+            let shown = quoted(name);
+            if !members.contains(&node) {
+                return Err(format!("{shown} is no receiver of this flow; {MEMBER_RULE}"));
             }
-            Ok(joins)
-        })
+            if left.get(&node).is_some_and(|end| end.is_none_or(|end| end > at.first)) {
+                let rule = "allowed: to join after leaving";
+                return Err(format!("{shown} is still a member then; {rule}"));
+            }
+            if left.contains_key(&node) && from.contains(&node) {
+                // A second join would restart its sequence numbers, which look old.
+                return Err(format!("{shown} is a sender of this flow; allowed: to join once"));
+            }
+            left.insert(node, leave);
+            Ok(JoinRange { node, at, leave })
+        };
+        table.required("node", "\"mr3\"", |value| self.topology.each_node(value, join))
     }
 
     fn heads(
@@ -308,52 +296,43 @@ impl Flows<'_> {
                 let (name, with) = (stack.name(), with.join(", "));
                 let message =
                     format!("is of no use to {name}, which has no repair heads; {with} has");
-                return Err(Problem::at(value.place, message));
+                return Err(value.problem(message));
             }
             value.each(example, |_, entry| {
                 let table = entry.table(&["node", "head"])?;
+                let is_head = |node: NodeId, name: &str| match members.contains(&node) {
+                    false if !from.contains(&node) => {
+                        let rule = "allowed: a receiver of this flow or its sender";
+                        Err(format!("{} cannot be a head; {rule}", quoted(name)))
+                    }
+                    _ => Ok(node),
+                };
                 let head = table.required("head", "\"mr6\"", |value| {
-                    let named = names(value)?;
-                    let [named] = &named[..] else { return Err(value.wrong("one node")) };
-                    let head = self.topology.find_named(named)?;
-                    match members.contains(&head) || from.contains(&head) {
-                        true => Ok(head),
-                        false => {
-                            let shown = quoted(&named.name);
-                            let rule = "allowed: a receiver of this flow or its sender";
-                            Err(named.problem(format!("{shown} cannot be a head; {rule}")))
-                        }
+                    match self.topology.each_node(value, is_head)?[..] {
+                        [head] => Ok(head),
+                        _ => Err(value.wrong("one node")),
                     }
                 })?;
-                table.required("node", "\"mr{1..5}\"", |value| {
-                    for named in names(value)? {
-                        let node = self.topology.find_named(&named)?;
-                        let shown = quoted(&named.name);
-                        if !members.contains(&node) {
-                            let problem =
-                                format!("{shown} is no receiver of this flow; {MEMBER_RULE}");
-                            return Err(named.problem(problem));
-                        }
-                        if heads.insert(node, head).is_some() {
-                            return Err(
-                                named.problem(format!("{shown} has two heads; allowed: one"))
-                            );
-                        }
-                        check_heads(&heads, &node).map_err(|fault| match fault {
-                            TreeFault::Cycle(_) => {
-                                let problem =
-                                    format!("{shown} is its own head, itself or through others");
-                                let rule = "expected a tree with the sender at its top";
-                                named.problem(format!("{problem}; {rule}"))
-                            }
-                            TreeFault::Deep => {
-                                let problem =
-                                    format!("{shown} has {TREE_LEVELS_MAX} heads above it");
-                                named.problem(problem + "; allowed: fewer")
-                            }
-                        })?;
+                let member = |node: NodeId, name: &str| {
+                    let shown = quoted(name);
+                    if !members.contains(&node) {
+                        return Err(format!("{shown} is no receiver of this flow; {MEMBER_RULE}"));
                     }
-                    Ok(())
+                    if heads.insert(node, head).is_some() {
+                        return Err(format!("{shown} has two heads; allowed: one"));
+                    }
+                    check_heads(&heads, &node).map_err(|fault| match fault {
+                        TreeFault::Cycle(_) => format!(
+                            "{shown} is its own head, itself or through others; expected a tree \
+                             with the sender at its top"
+                        ),
+                        TreeFault::Deep => {
+                            format!("{shown} has {TREE_LEVELS_MAX} heads above it; allowed: fewer")
+                        }
+                    })
+                };
+                table.required("node", "\"mr{1..5}\"", |value| {
+                    self.topology.each_node(value, member)
                 })
             })
         })?;
@@ -372,29 +351,25 @@ impl Flows<'_> {
         table.optional("speaks", |value| {
             if !stack.is_reliable_multicast() {
                 let message = format!("is of no use to {}; allowed: schemes", stack.name());
-                return Err(Problem::at(value.place, message));
+                return Err(value.problem(message));
             }
             value.each(example, |_, entry| {
                 let table = entry.table(&["node", "protocol"])?;
                 let spoken = table.required("protocol", "\"NAME\"", |value| {
                     self::stack(value, "scheme", all().copied())
                 })?;
-                table.required("node", "\"mr3\"", |value| {
-                    for named in names(value)? {
-                        let node = self.topology.find_named(&named)?;
-                        let shown = quoted(&named.name);
-                        let problem = if !to.contains(&node) {
-                            format!("{shown} is no receiver of this flow; {MEMBER_RULE}")
-                        } else if speaks.iter().any(|speaks| speaks.node == node) {
-                            format!("{shown} is named twice; allowed: each receiver once")
-                        } else {
-                            speaks.push(Speaks { node, stack: spoken });
-                            continue;
-                        };
-                        return Err(named.problem(problem));
+                let speaker = |node: NodeId, name: &str| {
+                    let shown = quoted(name);
+                    if !to.contains(&node) {
+                        return Err(format!("{shown} is no receiver of this flow; {MEMBER_RULE}"));
                     }
+                    if speaks.iter().any(|speaks| speaks.node == node) {
+                        return Err(format!("{shown} is named twice; allowed: each receiver once"));
+                    }
+                    speaks.push(Speaks { node, stack: spoken });
                     Ok(())
-                })
+                };
+                table.required("node", "\"mr3\"", |value| self.topology.each_node(value, speaker))
             })
         })?;
         Ok(speaks)
@@ -493,7 +468,7 @@ fn file(value: &SettingValue, folder: &Path) -> Result<std::path::PathBuf, Probl
         "is {}, which {problem}; expected a file with data, its path relative to the scenario",
         value.shown()
     );
-    Err(Problem::at(value.place, message))
+    Err(value.problem(message))
 }
 
 const FLOW_KEYS: &[&str] = &[

@@ -10,7 +10,7 @@ mod daemons;
 mod draft;
 mod error;
 mod flows;
-pub mod limits;
+mod limits;
 mod link_config;
 mod link_faults;
 mod model;
@@ -28,8 +28,7 @@ pub use catalog::{Catalog, ProgramEntry};
 pub use draft::{Draft, ListEntry};
 pub use error::{ErrorPlace, ScenarioError};
 pub use model::{
-    ClientSpec, DaemonSpec, Data, FaultKind, Flow, GroupStay, Join, LinkSpec, Node, NodeFault,
-    NodeProgram, Program, RelaySpec, Scenario, SendSpec, Speaks,
+    ClientSpec, DaemonSpec, Data, FaultKind, Flow, Join, LinkSpec, Node, NodeFault, NodeProgram,
+    Program, Scenario, Speaks,
 };
 pub use overrides::Overrides;
-pub use value::SettingValue;

@@ -53,8 +53,7 @@ fn timing(value: &SettingValue) -> Result<Duration, Problem> {
 }
 
 fn rate(value: &SettingValue) -> Result<Bitrate, Problem> {
-    let shown = |rate: Bitrate| rate.to_string();
-    value.quantity(1..=RATE_BITS_PER_S_MAX, Bitrate::bits_per_s, shown)
+    value.quantity(1..=RATE_BITS_PER_S_MAX)
 }
 
 pub(crate) fn delay(value: &SettingValue) -> Result<Duration, Problem> {
@@ -86,7 +85,7 @@ fn changes(value: &SettingValue, duration_ns: u64) -> Result<Vec<LinkChange>, Pr
         if rate.is_none() && delay.is_none() && loss.is_none() && faults.is_none() {
             let keys = CHANGE_KEYS[1..].join(", ");
             let message = format!("changes nothing; expected one or more of {keys}");
-            return Err(Problem::at(entry.place, message));
+            return Err(entry.problem(message));
         }
         Ok(change)
     })
@@ -107,7 +106,7 @@ fn drop_list(value: &SettingValue) -> Result<Vec<u64>, Problem> {
         let number = item.integer(1..=i64::MAX as u64)?;
         if number <= earlier {
             let message = format!("is {number}, not after {earlier}; expected rising numbers");
-            return Err(Problem::at(item.place, message));
+            return Err(item.problem(message));
         }
         earlier = number;
         Ok(number)
@@ -192,7 +191,7 @@ fn packets(value: &SettingValue) -> Result<u32, Problem> {
 }
 
 pub(crate) fn size(value: &SettingValue, max: u64) -> Result<Bytes, Problem> {
-    value.quantity(1..=max, Bytes::count, |bytes| bytes.to_string())
+    value.quantity(1..=max)
 }
 
 /// Longest tick and jitter: 1 s. Clocks of kernels tick each 1 to 10 ms.

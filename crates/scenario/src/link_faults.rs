@@ -55,8 +55,7 @@ fn burst_loss(value: &SettingValue) -> Result<BurstLoss, Problem> {
 }
 
 fn mtu(value: &SettingValue) -> Result<u32, Problem> {
-    let bytes =
-        value.quantity(MTU_MIN..=MTU_MAX, Bytes::count, |bytes: Bytes| bytes.to_string())?;
+    let bytes: Bytes = value.quantity(MTU_MIN..=MTU_MAX)?;
     Ok(u32::try_from(bytes.count()).expect("MTU_MAX fits"))
 }
 

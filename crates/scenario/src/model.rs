@@ -110,44 +110,32 @@ pub struct ClientSpec {
     pub send: Option<SendSpec>,
 }
 
-/// Membership of a client in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStay {
-    /// Name of the group.
     pub group: String,
-    /// Time at which the client asks to join.
     pub at: Time,
-    /// Time at which the client asks to leave, if it does.
     pub leave: Option<Time>,
 }
 
-/// Messages of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendSpec {
-    /// Groups of each message.
     pub groups: Vec<String>,
-    /// Order and reliability of delivery.
     pub service: Service,
     /// Benefit under flow control; `None` for the daemon's choice.
     pub benefit: Option<Benefit>,
-    /// Bytes of each message.
     pub size: Bytes,
     /// Rate of the messages' bytes; `None` for as fast as the daemon accepts.
     pub rate: Option<Bitrate>,
-    /// Time of the first message.
     pub start: Time,
     /// Time after which no messages are sent.
     pub stop: Option<Time>,
 }
 
-/// Relay node: a host that forwards sessions to hosts and relays below.
 #[derive(Clone, Debug)]
 pub struct RelaySpec {
-    /// Node of the relay.
     pub node: NodeId,
     /// Parent relays, of which the first that answers is used. Empty for the root.
     pub parents: Vec<NodeId>,
-    /// Checked options of the program.
     pub options: Options,
 }
 

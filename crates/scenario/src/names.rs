@@ -76,7 +76,7 @@ fn expanded(value: &SettingValue) -> Result<Vec<String>, Problem> {
     let longest = format!("{before}{last:0width$}{after}");
     if !is_name(&longest) {
         let what = format!("stands for {}; expected {NAME_RULE}", quoted(&longest));
-        return Err(Problem::at(value.place, what));
+        return Err(value.problem(what));
     }
     Ok((first..=last).map(|i| format!("{before}{i:0width$}{after}")).collect())
 }

@@ -23,7 +23,7 @@ pub(crate) fn registered<'n, T>(
             did_you_mean(text, names.iter().copied()),
             names.join(", ")
         );
-        Problem::at(value.place, message)
+        value.problem(message)
     })
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn options(
             let hint = did_you_mean(key, specs.iter().map(|spec| spec.name));
             let allowed = allowed(name, specs);
             let message = format!("unknown key {}{hint}; {allowed}", quoted(key));
-            return Err(Problem::at(value.place, message).within(key));
+            return Err(value.problem(message).within(key));
         }
         let mut raw = RawOptions::new();
         for (key, value) in given.entries() {
@@ -71,7 +71,7 @@ impl Files<'_> {
         if !self.runs_programs {
             let message = "cannot be run: this faircast was built without programs of sessions; \
                            build it with --features programs";
-            return Err(Problem::at(value.place, message));
+            return Err(value.problem(message));
         }
         // Reads a byte beyond the limit, but never an endless file.
         let bytes = std::fs::File::open(&path).and_then(|file| {
@@ -89,7 +89,7 @@ impl Files<'_> {
                      scenario",
                     value.shown()
                 );
-                Err(Problem::at(value.place, message))
+                Err(value.problem(message))
             }
         }
     }

@@ -74,16 +74,13 @@ pub(crate) fn scenario(
         runs_programs: catalog.runs_sessions_programs,
     };
     let mut topology = Topology::default();
+    require(&table, "link")?;
     entries(&table, "link", |entry| topology.link(entry, duration.as_nanos()))?;
-    if table.has("node") {
-        entries(&table, "node", |entry| topology.node(entry, catalog, &files))?;
-    }
+    entries(&table, "node", |entry| topology.node(entry, catalog, &files))?;
     let reach = Reach::new(topology.nodes.len(), &topology.links);
     let mut relays = Relays { topology: &topology, reach: &reach, relays: Vec::new() };
-    if table.has("relay") {
-        entries(&table, "relay", |entry| relays.relay(entry, catalog, &files))?;
-        entries(&table, "relay", |entry| relays.parents(entry))?;
-    }
+    entries(&table, "relay", |entry| relays.relay(entry, catalog, &files))?;
+    entries(&table, "relay", |entry| relays.parents(entry))?;
     let relays = relays.relays;
     let mut daemons = Daemons {
         topology: &topology,
@@ -92,17 +89,13 @@ pub(crate) fn scenario(
         daemons: Vec::new(),
         names: BTreeSet::new(),
     };
-    if table.has("daemon") {
-        if catalog.relay_node.is_none() {
-            let message = "is of no use: this faircast was built without daemons";
-            return Err(table.problem("daemon", message));
-        }
-        entries(&table, "daemon", |entry| daemons.daemon(entry, &files))?;
-        entries(&table, "daemon", |entry| daemons.peers(entry))?;
+    if table.has("daemon") && catalog.relay_node.is_none() {
+        let message = "is of no use: this faircast was built without daemons";
+        return Err(table.problem("daemon", message));
     }
-    if table.has("client") {
-        entries(&table, "client", |entry| daemons.client(entry))?;
-    }
+    entries(&table, "daemon", |entry| daemons.daemon(entry, &files))?;
+    entries(&table, "daemon", |entry| daemons.peers(entry))?;
+    entries(&table, "client", |entry| daemons.client(entry))?;
     let daemons = daemons.daemons;
     let mut flows = Flows {
         topology: &topology,
@@ -117,16 +110,15 @@ pub(crate) fn scenario(
         names: BTreeSet::new(),
         receivers: 0,
     };
-    if table.has("flow") || daemons.is_empty() {
-        entries(&table, "flow", |entry| flows.flow(entry))?;
+    if daemons.is_empty() {
+        require(&table, "flow")?;
     }
+    entries(&table, "flow", |entry| flows.flow(entry))?;
     let mut suffered = Vec::new();
-    if table.has("fault") {
-        entries(&table, "fault", |entry| {
-            suffered.extend(faults(entry, &flows, duration)?);
-            Ok(())
-        })?;
-    }
+    entries(&table, "fault", |entry| {
+        suffered.extend(faults(entry, &flows, duration)?);
+        Ok(())
+    })?;
     suffered.sort_by_key(|fault: &NodeFault| fault.at);
     let flows = flows.flows;
     let largest = flows.iter().map(|flow| flow.packet.count()).max();
@@ -163,16 +155,23 @@ fn warmup(value: &SettingValue, duration: Duration) -> Result<Duration, Problem>
     }
 }
 
+fn missing(key: &str) -> String {
+    format!("is missing; expected one or more entries that begin with [[{key}]]")
+}
+
+fn require(table: &Table<'_>, key: &str) -> Result<(), Problem> {
+    if table.has(key) { Ok(()) } else { Err(table.problem(key, missing(key))) }
+}
+
 fn entries(
     table: &Table<'_>,
     key: &str,
     mut read: impl FnMut(&SettingValue) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    let none = || format!("is missing; expected one or more entries that begin with [[{key}]]");
     let what = format!("entries that each begin with [[{key}]]");
-    let found = table.optional(key, |value| match &value.kind {
-        Kind::List(items) if items.is_empty() => Err(Problem::at(value.place, none())),
+    table.optional(key, |value| match &value.kind {
+        Kind::List(items) if items.is_empty() => Err(value.problem(missing(key))),
         _ => value.each(&what, |_, entry| read(entry)),
     })?;
-    found.map(|_| ()).ok_or_else(|| table.problem(key, none()))
+    Ok(())
 }

@@ -7,7 +7,6 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 use crate::LinkSpec;
 
-/// Answers which nodes a node can reach.
 pub(crate) struct Reach {
     graph: DiGraph<(), (), u32>,
     /// Number of the strongly connected component of each node.

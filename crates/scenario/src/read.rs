@@ -1,6 +1,7 @@
 //! Typed access to the tree of values: each mistake names its key, the value and what is allowed.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use faircast_base::{Duration, Quantity};
@@ -70,7 +71,7 @@ impl SettingValue {
                 let hint = did_you_mean(key, keys.iter().copied());
                 let allowed = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };
                 let message = format!("unknown key {}{hint}; allowed: {allowed}", quoted(key));
-                Err(Problem::at(value.place, message).within(key))
+                Err(value.problem(message).within(key))
             }
         }
     }
@@ -119,11 +120,10 @@ impl SettingValue {
         number.filter(|x| allowed(*x)).ok_or_else(|| self.wrong(format!("a number {range}")))
     }
 
-    pub(crate) fn quantity<Q: Quantity + Copy>(
+    /// Reads a quantity within a range of its base units.
+    pub(crate) fn quantity<Q: Quantity + Copy + Ord + Display>(
         &self,
         range: RangeInclusive<u64>,
-        count: impl Fn(Q) -> u64,
-        shown: impl Fn(Q) -> String,
     ) -> Result<Q, Problem> {
         let text = match &self.kind {
             Kind::Text(text) if text.len() <= QUANTITY_BYTES_MAX => text.clone(),
@@ -131,19 +131,19 @@ impl SettingValue {
             Kind::Integer(_) | Kind::Float(_) => self.shown(),
             _ => return Err(self.wrong(format!("{} such as \"{}\"", Q::WHAT, Q::EXAMPLE))),
         };
-        let [low, high] = [*range.start(), *range.end()].map(|n| shown(Q::from_base_units(n)));
+        let [low, high] = [*range.start(), *range.end()].map(Q::from_base_units);
         let outside = || self.wrong(format!("{} from {low} to {high}", Q::WHAT));
         match Q::parse(&text) {
-            Ok(quantity) if range.contains(&count(quantity)) => Ok(quantity),
+            Ok(quantity) if (low..=high).contains(&quantity) => Ok(quantity),
             Ok(_) => Err(outside()),
             // Beyond 64 bits: the message with the range is more helpful.
             Err(error) if error.problem == "is too large" => Err(outside()),
-            Err(error) => Err(Problem::at(self.place, error.to_string())),
+            Err(error) => Err(self.problem(error.to_string())),
         }
     }
 
     pub(crate) fn duration(&self, range: RangeInclusive<u64>) -> Result<Duration, Problem> {
-        self.quantity(range, Duration::as_nanos, |span: Duration| span.to_string())
+        self.quantity(range)
     }
 
     pub(crate) fn each<T>(
@@ -156,8 +156,12 @@ impl SettingValue {
         items.iter().enumerate().map(item).collect()
     }
 
-    pub(crate) fn wrong(&self, expected: impl std::fmt::Display) -> Problem {
-        Problem::at(self.place, format!("is {}; expected {expected}", self.shown()))
+    pub(crate) fn problem(&self, message: impl Into<String>) -> Problem {
+        Problem::at(self.place, message)
+    }
+
+    pub(crate) fn wrong(&self, expected: impl Display) -> Problem {
+        self.problem(format!("is {}; expected {expected}", self.shown()))
     }
 }
 

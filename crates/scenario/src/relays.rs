@@ -1,6 +1,6 @@
 //! `[[relay]]`, `via` of a flow and `[[fault]]`: relay nodes, ends below them, and faults of nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faircast_base::{Duration, NodeId};
 use faircast_proto::stack::Stack;
@@ -9,19 +9,18 @@ use crate::catalog::Catalog;
 use crate::error::{Problem, quoted};
 use crate::flows::Flows;
 use crate::link_config::moment;
-use crate::names::names;
+use crate::model::RelaySpec;
 use crate::options::{Files, options};
 use crate::reach::Reach;
 use crate::read::Table;
 use crate::topology::Topology;
 use crate::value::SettingValue;
-use crate::{FaultKind, NodeFault, RelaySpec};
+use crate::{FaultKind, NodeFault};
 
 const ABOVE_MAX: usize = 16;
 const RELAY_RULE: &str = "allowed: a node of a [[relay]]";
 const PATH_RULE: &str = "expected nodes that links connect both ways";
 
-/// Reader of the relays of a scenario.
 pub(crate) struct Relays<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) reach: &'a Reach,
@@ -38,29 +37,28 @@ impl Relays<'_> {
         let table = entry.table(&["node", "parents", "options"])?;
         let Some(program) = catalog.relay_node else {
             let message = "is of no use: this faircast was built without relay nodes";
-            return Err(Problem::at(entry.place, message));
+            return Err(entry.problem(message));
         };
         let (options, _) = options(&table, (program.name, program.options), files)?;
-        table.required("node", "\"r1\"", |value| {
-            for named in names(value)? {
-                let node = self.topology.find_named(&named)?;
-                if self.relays.iter().any(|relay| relay.node == node) {
-                    let shown = quoted(&named.name);
-                    let message = format!("{shown} is a relay already; allowed: each node once");
-                    return Err(named.problem(message));
-                }
-                let options = options.clone();
-                self.relays.push(RelaySpec { node, parents: Vec::new(), options });
+        let relay = |node: NodeId, name: &str| {
+            if self.relays.iter().any(|relay| relay.node == node) {
+                return Err(format!(
+                    "{} is a relay already; allowed: each node once",
+                    quoted(name)
+                ));
             }
+            let options = options.clone();
+            self.relays.push(RelaySpec { node, parents: Vec::new(), options });
             Ok(())
-        })
+        };
+        table.required("node", "\"r1\"", |value| self.topology.each_node(value, relay))?;
+        Ok(())
     }
 
     pub(crate) fn parents(&mut self, entry: &SettingValue) -> Result<(), Problem> {
         let table = entry.any_table()?;
         let nodes = table.required("node", "\"r1\"", |value| {
-            let nodes = names(value)?.into_iter().map(|named| self.topology.find_named(&named));
-            nodes.collect::<Result<Vec<_>, _>>()
+            self.topology.each_node(value, |node, _| Ok(node))
         })?;
         let (topology, reach) = (self.topology, self.reach);
         let read = |value| above(value, &nodes, (topology, reach), &self.relays);
@@ -79,11 +77,10 @@ fn above(
     relays: &[RelaySpec],
 ) -> Result<Vec<NodeId>, Problem> {
     let mut above = Vec::new();
-    for named in names(value)? {
-        let relay = topology.find_named(&named)?;
-        let shown = quoted(&named.name);
+    topology.each_node(value, |relay, name| {
+        let shown = quoted(name);
         let apart = nodes.iter().find(|node| !reach.both_ways(**node, relay));
-        let problem = if !relays.iter().any(|it| it.node == relay) {
+        Err(if !relays.iter().any(|it| it.node == relay) {
             format!("{shown} is no relay; {RELAY_RULE}")
         } else if nodes.contains(&relay) {
             format!("{shown} would be above itself; allowed: other relays")
@@ -96,11 +93,9 @@ fn above(
             format!("{shown} is one too many; allowed: at most {ABOVE_MAX} relays")
         } else {
             above.push(relay);
-            continue;
-        };
-        return Err(named.problem(problem));
-    }
-    Ok(above)
+            return Ok(relay);
+        })
+    })
 }
 
 impl Flows<'_> {
@@ -120,7 +115,7 @@ impl Flows<'_> {
                 let message = format!(
                     "is of no use to {name}; relays pass on sessions under credits: {with}"
                 );
-                return Err(Problem::at(value.place, message));
+                return Err(value.problem(message));
             }
             value.each(example, |_, entry| self.via_entry(entry, ends, &mut via))?;
             match ends.iter().find(|node| !via.contains_key(node)) {
@@ -129,7 +124,7 @@ impl Flows<'_> {
                     let node = quoted(&self.topology.nodes[node.index()].name);
                     let message =
                         format!("names no relays of {node}; expected all ends of the flow");
-                    Err(Problem::at(value.place, message))
+                    Err(value.problem(message))
                 }
             }
         })?;
@@ -150,14 +145,13 @@ impl Flows<'_> {
     ) -> Result<(), Problem> {
         let table = entry.table(&["node", "relays"])?;
         table.required("node", "\"mr{1..5}\"", |value| {
-            let mut nodes = Vec::new();
-            for named in names(value)? {
-                let node = self.topology.find_named(&named)?;
-                let shown = quoted(&named.name);
+            let mut seen = BTreeSet::new();
+            let nodes = self.topology.each_node(value, |node, name| {
+                let shown = quoted(name);
                 let taken = self.flows.iter().find(|flow| flow.via.contains_key(&node));
-                let problem = if !ends.contains(&node) {
+                Err(if !ends.contains(&node) {
                     format!("{shown} is no end of this flow; allowed: nodes of from and to")
-                } else if via.contains_key(&node) || nodes.contains(&node) {
+                } else if via.contains_key(&node) || !seen.insert(node) {
                     format!("{shown} is named twice; allowed: each end once")
                 } else if self.relays.iter().any(|relay| relay.node == node) {
                     format!("{shown} is a relay; allowed: ends at other nodes")
@@ -165,11 +159,9 @@ impl Flows<'_> {
                     let flow = quoted(&flow.name);
                     format!("{shown} is an end of {flow}; allowed: one flow through relays a node")
                 } else {
-                    nodes.push(node);
-                    continue;
-                };
-                return Err(named.problem(problem));
-            }
+                    return Ok(node);
+                })
+            })?;
             let relays = table.required("relays", "[\"r2\", \"r1\"]", |value| {
                 above(value, &nodes, (self.topology, &self.reach), self.relays)
             })?;
@@ -201,18 +193,13 @@ pub(crate) fn faults(
     let (Some(kind), None) = (kinds.next(), kinds.next()) else {
         let rule =
             "expected exactly one of stop = \"8 s\", restart = \"3 s\", kill = true, move = true";
-        return Err(Problem::at(entry.place, rule));
+        return Err(entry.problem(rule));
     };
     table.required("node", "\"r1\"", |value| {
-        let mut faults = Vec::new();
-        for named in names(value)? {
-            let node = flows.topology.find_named(&named)?;
-            faults.push(
-                fault(flows, NodeFault { at, node, kind })
-                    .map_err(|rule| named.problem(format!("{} {rule}", quoted(&named.name))))?,
-            );
-        }
-        Ok(faults)
+        flows.topology.each_node(value, |node, name| {
+            let fault = fault(flows, NodeFault { at, node, kind });
+            fault.map_err(|rule| format!("{} {rule}", quoted(name)))
+        })
     })
 }
 

@@ -16,7 +16,6 @@ use crate::read::Table;
 use crate::value::SettingValue;
 use crate::{LinkSpec, Node, Program};
 
-/// Nodes and links so far.
 #[derive(Default)]
 pub(crate) struct Topology {
     pub(crate) nodes: Vec<Node>,
@@ -36,7 +35,7 @@ impl Topology {
         forms.retain(|form| *form != "to" || !table.has("from"));
         let form = match forms.as_slice() {
             [form] => *form,
-            [] => return Err(Problem::at(entry.place, format!("has no ends; {FORM_RULE}"))),
+            [] => return Err(entry.problem(format!("has no ends; {FORM_RULE}"))),
             [one, another, ..] => {
                 let message = format!("stands beside {one}; {FORM_RULE}");
                 return Err(table.problem(another, message));
@@ -81,7 +80,7 @@ impl Topology {
         })
     }
 
-    pub(crate) fn find(&self, value: &SettingValue, name: &str) -> Result<NodeId, Problem> {
+    fn find(&self, value: &SettingValue, name: &str) -> Result<NodeId, Problem> {
         self.ids.get(name).copied().ok_or_else(|| {
             let known = |name: &str| self.ids.contains_key(name);
             let hint = match range_meant(name) {
@@ -94,12 +93,25 @@ impl Topology {
                 "there is no node {}{hint}; allowed: a node that a link names",
                 quoted(name)
             );
-            Problem::at(value.place, message)
+            value.problem(message)
         })
     }
 
     pub(crate) fn find_named(&self, named: &Named<'_>) -> Result<NodeId, Problem> {
         self.find(named.value, &named.name).map_err(|problem| named.blamed(problem))
+    }
+
+    /// Reads names of nodes. `read` takes each node with its name, and returns a value or a mistake.
+    pub(crate) fn each_node<T>(
+        &self,
+        value: &SettingValue,
+        mut read: impl FnMut(NodeId, &str) -> Result<T, String>,
+    ) -> Result<Vec<T>, Problem> {
+        let read = |named: Named<'_>| {
+            let node = self.find_named(&named)?;
+            read(node, &named.name).map_err(|message| named.problem(message))
+        };
+        names(value)?.into_iter().map(read).collect()
     }
 
     fn between(&mut self, value: &SettingValue, config: &LinkConfig) -> Result<(), Problem> {
@@ -160,7 +172,7 @@ impl Topology {
                                  link uses",
                                 quoted(&child)
                             );
-                            return Err(Problem::at(value.place, message));
+                            return Err(value.problem(message));
                         }
                         let child = self.named(value, &child)?;
                         self.both_directions(value, *parent, child, config)?;
@@ -179,7 +191,7 @@ impl Topology {
         }
         if self.nodes.len() == NODES_MAX {
             let message = format!("makes more nodes than allowed; at most {NODES_MAX}");
-            return Err(Problem::at(value.place, message));
+            return Err(value.problem(message));
         }
         let id = NodeId(u32::try_from(self.nodes.len()).expect("NODES_MAX fits an id"));
         self.nodes.push(Node { name: name.to_string(), program: None });
@@ -208,11 +220,11 @@ impl Topology {
         let [a, b] = [from, to].map(|id| quoted(&self.nodes[id.index()].name));
         if from == to {
             let message = format!("links {a} to itself; a link needs two different nodes");
-            return Err(Problem::at(value.place, message));
+            return Err(value.problem(message));
         }
         if self.links.len() == LINKS_MAX {
             let message = format!("makes more links than allowed; at most {LINKS_MAX} directions");
-            return Err(Problem::at(value.place, message));
+            return Err(value.problem(message));
         }
         // Checked before the copy below: many leaves with many changes must not exhaust memory.
         self.changes += config.changes.len() + config.drop_list.len() + config.faults.outages.len();
@@ -221,7 +233,7 @@ impl Topology {
                 "makes more changes, outages and listed drops than allowed; at most {CHANGES_MAX} \
                  over all directions of all links"
             );
-            return Err(Problem::at(value.place, message));
+            return Err(value.problem(message));
         }
         if let Some(earlier) = self.directions.insert((from, to), value.place) {
             let whence = match earlier {
@@ -233,7 +245,7 @@ impl Topology {
                 "is a second link from {a} to {b}, after that of {whence}; allowed: one in each \
                  direction"
             );
-            return Err(Problem::at(value.place, message));
+            return Err(value.problem(message));
         }
         self.links.push(LinkSpec { from, to, config: config.clone() });
         Ok(())

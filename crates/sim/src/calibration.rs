@@ -7,8 +7,7 @@ use std::collections::BinaryHeap;
 const WORDS: usize = 32;
 
 /// Handles `events` events of `machines` state machines with `state_bytes` of state each, in time
-/// order. Returns a digest of all states, so that the compiler keeps the loop. Like the simulator,
-/// the loop is bound by an event queue and by state larger than the caches; the two share no code.
+/// order. Returns a digest of all states, so that the compiler keeps the loop.
 pub fn calibration(machines: u32, state_bytes: u32, events: u64) -> u64 {
     let places = (state_bytes as usize / (8 * WORDS)).max(1);
     let mut seed = 0;

@@ -31,7 +31,6 @@ struct Client {
     trace: ClientTrace,
     steps: VecDeque<(Time, Step)>,
     is_connected: bool,
-    /// Number of sent messages.
     sent: u64,
     /// Time at which the next message is due; `None` after the last one.
     send_at: Option<Time>,
@@ -75,13 +74,11 @@ pub(crate) struct DaemonProgram {
     node: DaemonNode,
     me: DaemonRun,
     clients: Vec<Client>,
-    /// Times at which clients act, with their indexes.
     alarms: BTreeSet<(Time, u32)>,
     notes: VecDeque<ClientNote>,
     link_notes: VecDeque<LinkNote>,
     /// Time of the next note of links' prices; `None` without prices.
     sample_at: Option<Time>,
-    /// Interval of price updates and notes.
     update: Duration,
 }
 

@@ -6,31 +6,12 @@ use faircast_base::Time;
 use faircast_proto::content::{Content, InMemory, Zeros, only_zeros};
 use faircast_scenario::{Data, Flow};
 
-/// Reason why a run cannot start.
+/// Reason why a run cannot start: a file to send is unreadable, or a protocol is the lab's alone.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimError {
-    /// A file that a flow is to send cannot be read.
-    #[error("flow \"{flow}\": cannot read {path}: {source}")]
-    Data {
-        /// Name of the flow.
-        flow: String,
-        /// Path of the file.
-        path: String,
-        /// Cause.
-        source: std::io::Error,
-    },
-    /// A flow uses a protocol that only the lab supports.
-    #[error(
-        "flow \"{flow}\": protocol = \"{protocol}\" is the kernel's own TCP, which only the lab \
-         runs; use --on lab, or tcp-reno, tcp-newreno or tcp-sack in the simulator"
-    )]
-    LabOnly {
-        /// Name of the flow.
-        flow: String,
-        /// Protocol of the flow.
-        protocol: String,
-    },
+#[error("flow \"{flow}\": {reason}")]
+pub struct SimError {
+    pub(crate) flow: String,
+    pub(crate) reason: String,
 }
 
 /// Data delivered to one receiver's application.
@@ -136,10 +117,9 @@ impl SentContent {
             Data::Size(bytes) => return Ok(Self::Zeros(Some(bytes.count()))),
             Data::File(path) => path,
         };
-        let failed = |source| SimError::Data {
+        let failed = |error| SimError {
             flow: flow.name.clone(),
-            path: path.display().to_string(),
-            source,
+            reason: format!("cannot read {}: {error}", path.display()),
         };
         let bytes: Arc<[u8]> = std::fs::read(path).map_err(failed)?.into();
         let digest = *blake3::hash(&bytes).as_bytes();

@@ -99,8 +99,12 @@ impl<'a> Simulation<'a> {
         };
         for (index, flow) in scenario.flows.iter().enumerate() {
             if !flow.stack.is_simulated() {
-                let (flow, protocol) = (flow.name.clone(), flow.stack.name());
-                return Err(SimError::LabOnly { flow, protocol });
+                let reason = format!(
+                    "protocol = \"{}\" is the kernel's own TCP, which only the lab runs; use --on \
+                     lab, or tcp-reno, tcp-newreno or tcp-sack in the simulator",
+                    flow.stack.name()
+                );
+                return Err(SimError { flow: flow.name.clone(), reason });
             }
             simulation.add_flow(FlowId(index as u32), flow)?;
         }

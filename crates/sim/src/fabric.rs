@@ -125,13 +125,9 @@ impl<'a> Fabric<'a> {
     pub(crate) fn ends_at(&self, node: NodeId) -> Vec<u32> {
         let flows = (0..self.scenario.flows.len() as u32).map(FlowId);
         let ends = flows.filter_map(|flow| self.end_at(flow, node));
-        ends.chain(self.program_at(node)).collect()
-    }
-
-    fn program_at(&self, node: NodeId) -> Option<u32> {
-        let place = self.scenario.programs().position(|program| program.node() == node)?;
-        let ends: usize = self.ends_by_node.iter().map(Vec::len).sum();
-        Some((ends + place) as u32)
+        let first_program: usize = self.ends_by_node.iter().map(Vec::len).sum();
+        let program = self.scenario.programs().position(|program| program.node() == node);
+        ends.chain(program.map(|place| (first_program + place) as u32)).collect()
     }
 
     /// Gives a node a new address. Packets to its old address are lost.
@@ -366,13 +362,14 @@ impl<'a> Fabric<'a> {
                 groups.route(topology, (flow, group), (from, time_to_live), ends)
             }
             Destination::Node(at) if self.goes_through_programs(flow) => {
-                let to = self.addresses.get(&at);
-                // A packet to an unused address has no receiver.
-                let node = to
-                    .map_or(if at.index() < self.scenario.nodes.len() { at } else { from }, |to| {
-                        to.0
-                    });
-                Route::Node { node, agent: to.map(|to| to.1) }
+                match self.addresses.get(&at) {
+                    Some(&(node, agent)) => Route::Node { node, agent: Some(agent) },
+                    // A packet to an unused address has no receiver.
+                    None => {
+                        let is_node = at.index() < self.scenario.nodes.len();
+                        Route::Node { node: if is_node { at } else { from }, agent: None }
+                    }
+                }
             }
             Destination::Node(node) => Route::Node { node, agent: self.end_at(flow, node) },
         }

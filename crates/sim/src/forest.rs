@@ -7,7 +7,6 @@ use faircast_base::NodeId;
 
 use crate::topology::{Edge, NO_LINK};
 
-/// Stands for the number of a node that has none yet.
 const NO_NUMBER: u32 = u32::MAX;
 
 /// Network without loops; nodes are numbered in depth-first order.

@@ -9,7 +9,6 @@ use crate::packets::Route;
 use crate::topology::{NO_AGENT, NO_LINK, Topology};
 use crate::tree::Tree;
 
-/// Kind of a multicast tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TreeKind {
     /// Tree of a flow's first sender to the receivers of the session.
@@ -56,8 +55,7 @@ impl Groups {
         }
     }
 
-    /// Adds a member. False if it is one already, or if the session's first sender has no path to
-    /// it.
+    /// Adds a member. False if it is one already, or if the session's tree does not reach it.
     pub(crate) fn join(&mut self, flow: FlowId, group: GroupId, node: NodeId, agent: u32) -> bool {
         if self.members.contains_key(&(flow, group, node)) {
             return false;
@@ -154,8 +152,7 @@ impl Groups {
         self.trees[tree as usize].children(node)
     }
 
-    /// Returns the link at `node` towards the root, if packets take the tree in both directions;
-    /// otherwise [`NO_LINK`].
+    /// Returns the link at `node` towards the root of a bidirectional tree, or [`NO_LINK`].
     #[inline]
     pub(crate) fn above(&self, tree: u32, node: NodeId) -> u32 {
         match self.kind(tree) {
@@ -164,8 +161,7 @@ impl Groups {
         }
     }
 
-    /// Returns the link at `node` towards the sender `from`, which its packets must not take, or
-    /// [`NO_LINK`].
+    /// Returns the link at `node` towards the sender `from`, closed to its packets, or [`NO_LINK`].
     #[inline]
     pub(crate) fn back(
         &self,

@@ -31,6 +31,5 @@ pub use calibration::calibration;
 pub use delivery::{Delivery, SentContent, SimError};
 pub use engine::{Observer, SimOutcome, Simulation, Unobserved};
 pub use fabric::{Fabric, Parcel, Protocols};
-pub use network::LinkBalance;
 pub use paths::shortest_round_trip;
 pub use wheel::Wheel;

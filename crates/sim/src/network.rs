@@ -17,7 +17,6 @@ use crate::wheel::Wheel;
 /// dropped packets, arrived packets and packets under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkBalance {
-    /// Packets that reached the end of the link.
     pub arrived: u64,
     /// Packets queued, in transmission or in propagation when the run ends.
     pub under_way: u64,
@@ -101,14 +100,11 @@ struct LinkEnd {
 struct ArrivalRun {
     at: Time,
     event: ScheduledEvent,
-    /// Link of the last arrival.
     last: u32,
 }
 
 pub(crate) struct Network {
-    /// By link.
     starts: Vec<LinkStart>,
-    /// By link.
     ends: Vec<LinkEnd>,
     pub(crate) topology: Topology,
     pub(crate) groups: Groups,
@@ -139,8 +135,7 @@ impl Network {
         }
     }
 
-    /// Counts a packet at the end of `link` and returns the node there. The reference to the packet
-    /// stays with the caller.
+    /// Counts a packet at the end of `link`, and returns the node there.
     #[inline]
     pub(crate) fn arrive(&mut self, link: u32) -> NodeId {
         let end = &mut self.ends[link as usize];
@@ -159,46 +154,26 @@ impl Network {
         sink: &mut dyn Sink,
     ) {
         let info = self.packets.get(packet);
-        let from = info.from;
-        match info.route {
+        let (from, has_expired) = (info.from, hops >= info.time_to_live);
+        let dropped = match info.route {
+            Route::Tree(tree) if has_expired => {
+                self.leads_on(tree, node, from).then_some(DropReason::TimeToLive)
+            }
             Route::Tree(tree) => {
-                if hops < info.time_to_live {
-                    self.fan_out(now, node, packet, tree, hops, sink);
-                } else if self.leads_on(tree, node, from) {
-                    self.record_drop(
-                        now,
-                        packet,
-                        Subject::Node(node),
-                        DropReason::TimeToLive,
-                        sink,
-                    );
-                }
+                self.fan_out(now, node, packet, tree, hops, sink);
+                None
             }
-            Route::Neighbours(_) => {}
+            Route::Neighbours(_) => None,
+            Route::Node { .. } if has_expired => Some(DropReason::TimeToLive),
             Route::Node { node: destination, .. } => {
-                if hops >= info.time_to_live {
-                    self.record_drop(
-                        now,
-                        packet,
-                        Subject::Node(node),
-                        DropReason::TimeToLive,
-                        sink,
-                    );
-                } else {
-                    let link = self.topology.next_link(node, destination);
-                    if link == NO_LINK {
-                        self.record_drop(
-                            now,
-                            packet,
-                            Subject::Node(node),
-                            DropReason::NoRoute,
-                            sink,
-                        );
-                    } else {
-                        return self.send_over(now, link, packet, hops, sink);
-                    }
+                match self.topology.next_link(node, destination) {
+                    NO_LINK => Some(DropReason::NoRoute),
+                    link => return self.send_over(now, link, packet, hops, sink),
                 }
             }
+        };
+        if let Some(reason) = dropped {
+            self.record_drop(now, packet, Subject::Node(node), reason, sink);
         }
         self.packets.release(packet);
     }
@@ -256,8 +231,7 @@ impl Network {
     }
 
     /// Offers a packet to `link`. Returns the time of its arrival, which the caller schedules with
-    /// a reference; `None` if the packet is dropped, or if faults altered it and its copies are
-    /// scheduled. The reference to the packet stays with the caller.
+    /// a reference; `None` if it is dropped, or if faults altered it and its copies are scheduled.
     #[inline]
     fn offer(
         &mut self,

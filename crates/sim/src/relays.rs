@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use faircast_base::{Cx, DropReason, NodeId, Purpose, Rng};
+use faircast_base::{Cx, DropReason, NodeId, Purpose, Rng, Time};
 use faircast_proto::Datagram;
 use faircast_proto::relay::{
     Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket, RelayTransmit,
@@ -15,7 +15,6 @@ use crate::network::{EventKind, ScheduledEvent};
 use crate::packets::{About, Route};
 use crate::topology::NO_LINK;
 
-/// Stands for the index of a relay where there is none.
 const NO_RELAY: u32 = u32::MAX;
 
 struct Entry {
@@ -26,6 +25,18 @@ struct Entry {
     alarm: Alarm,
     held: BTreeMap<PacketKey, (u32, u8)>,
     next_key: u64,
+}
+
+impl Entry {
+    fn call<R>(
+        &mut self,
+        now: Time,
+        sink: &mut dyn Sink,
+        call: impl FnOnce(&mut dyn Relay, &mut Cx<'_>) -> R,
+    ) -> R {
+        let mut trace = Tagged { sink, subject: Subject::Node(self.node) };
+        call(&mut *self.relay, &mut Cx::new(now, &mut self.rng, &mut trace))
+    }
 }
 
 #[derive(Default)]
@@ -69,9 +80,8 @@ impl Fabric<'_> {
             time_to_live: info.time_to_live.saturating_sub(hops),
         };
         buf.clear();
-        let mut trace = Tagged { sink, subject: Subject::Node(node) };
-        let mut cx = Cx::new(self.now, &mut entry.rng, &mut trace);
-        let goes_on = match entry.relay.handle_packet(&mut cx, &view, buf) {
+        let handling = entry.call(self.now, sink, |relay, cx| relay.handle_packet(cx, &view, buf));
+        let goes_on = match handling {
             Handling::Forward => Some(packet),
             Handling::Alter => {
                 let altered = self.network.packets.insert_altered(packet, buf);
@@ -96,25 +106,25 @@ impl Fabric<'_> {
         let entry = &mut self.relays.entries[index as usize];
         entry.alarm.ring(self.now);
         if entry.relay.next_timeout().is_some_and(|at| at <= self.now) {
-            let mut trace = Tagged { sink, subject: Subject::Node(entry.node) };
-            let mut cx = Cx::new(self.now, &mut entry.rng, &mut trace);
-            entry.relay.handle_timeout(&mut cx);
+            entry.call(self.now, sink, |relay, cx| relay.handle_timeout(cx));
         }
         self.drain_relay(index, sink);
     }
 
     pub(crate) fn tell_writable(&mut self, index: u32, link: u32, sink: &mut dyn Sink) {
-        let idle_at = self.network.idle_at(link);
-        if idle_at > self.now {
-            let event = ScheduledEvent { link, ..ScheduledEvent::new(EventKind::Writable, index) };
-            return self.network.wheel.push(idle_at, event);
+        if self.network.idle_at(link) > self.now {
+            return self.await_idle(index, link);
         }
         let entry = &mut self.relays.entries[index as usize];
         let port = PortId(self.network.topology.port_of(link));
-        let mut trace = Tagged { sink, subject: Subject::Node(entry.node) };
-        let mut cx = Cx::new(self.now, &mut entry.rng, &mut trace);
-        entry.relay.handle_writable(&mut cx, port);
+        entry.call(self.now, sink, |relay, cx| relay.handle_writable(cx, port));
         self.drain_relay(index, sink);
+    }
+
+    fn await_idle(&mut self, index: u32, link: u32) {
+        let at = self.network.idle_at(link).max(self.now);
+        let event = ScheduledEvent { link, ..ScheduledEvent::new(EventKind::Writable, index) };
+        self.network.wheel.push(at, event);
     }
 
     pub(crate) fn release_held(&mut self) {
@@ -172,16 +182,16 @@ impl Fabric<'_> {
         loop {
             let entry = &mut self.relays.entries[index as usize];
             let node = entry.node;
-            let mut trace = Tagged { sink, subject: Subject::Node(node) };
-            let mut cx = Cx::new(self.now, &mut entry.rng, &mut trace);
             buf.clear();
-            let Some(egress) = entry.relay.poll_transmit(&mut cx, &mut buf) else { break };
+            let egress = entry.call(self.now, sink, |relay, cx| relay.poll_transmit(cx, &mut buf));
+            let link_of =
+                |port: PortId| self.network.topology.ports(node).get(port.0 as usize).copied();
+            let Some(egress) = egress else { break };
             match egress {
                 Egress::Send(transmit) => self.send_from_relay(node, &buf, transmit, sink),
                 Egress::Copy(key, port) => {
                     let held = entry.held.get(&key).copied();
-                    let link = self.network.topology.ports(node).get(port.0 as usize).copied();
-                    if let (Some((packet, hops)), Some(link)) = (held, link) {
+                    if let (Some((packet, hops)), Some(link)) = (held, link_of(port)) {
                         self.send_copy(node, (packet, hops), link, &buf, sink);
                     }
                 }
@@ -191,14 +201,8 @@ impl Fabric<'_> {
                     }
                 }
                 Egress::Await(port) => {
-                    let link = self.network.topology.ports(node).get(port.0 as usize).copied();
-                    if let Some(link) = link {
-                        let at = self.network.idle_at(link).max(self.now);
-                        let event = ScheduledEvent {
-                            link,
-                            ..ScheduledEvent::new(EventKind::Writable, index)
-                        };
-                        self.network.wheel.push(at, event);
+                    if let Some(link) = link_of(port) {
+                        self.await_idle(index, link);
                     }
                 }
             }

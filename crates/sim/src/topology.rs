@@ -8,13 +8,10 @@ use faircast_scenario::LinkSpec;
 
 use crate::forest::Forest;
 
-/// Stands for the index of a link where there is none.
 pub(crate) const NO_LINK: u32 = u32::MAX;
-/// Stands for the index of an agent where there is none.
 pub(crate) const NO_AGENT: u32 = u32::MAX;
 const NO_PORT: u32 = u32::MAX;
 
-/// Direction of a link.
 pub(crate) struct Edge {
     pub(crate) from: u32,
     pub(crate) to: u32,
@@ -22,21 +19,16 @@ pub(crate) struct Edge {
     delay_ns: u64,
 }
 
-/// Nodes and links. A port is the number of a link among those that leave its node, in the order of
-/// the scenario.
+/// Nodes and links. A port is the number of a link among those that leave its node.
 pub(crate) struct Topology {
-    /// By link.
     edges: Vec<Edge>,
-    /// By node: links that leave it, by port.
     ports: Vec<Vec<u32>>,
-    /// By node: links that enter it.
     links_in: Vec<Vec<u32>>,
     /// By link: its port at the node that it leaves.
     port_of: Vec<u32>,
     /// By link: port at its end that leads back to its start, or [`NO_PORT`].
     port_back: Vec<u32>,
-    /// By node with a single incoming link: the neighbour and that link; else itself and
-    /// [`NO_LINK`].
+    /// By node with one incoming link: the neighbour and that link; else itself and [`NO_LINK`].
     gateways: Vec<(NodeId, u32)>,
     /// Routes of a network without loops, which needs no tables.
     forest: Option<Forest>,
@@ -53,11 +45,13 @@ impl Topology {
         };
         let edges: Vec<Edge> = links.iter().map(edge).collect();
         let (mut ports, mut links_in) = (vec![Vec::new(); nodes], vec![Vec::new(); nodes]);
+        let mut port_of = Vec::with_capacity(edges.len());
         for (index, edge) in edges.iter().enumerate() {
-            ports[edge.from as usize].push(index as u32);
+            let ports = &mut ports[edge.from as usize];
+            port_of.push(ports.len() as u32);
+            ports.push(index as u32);
             links_in[edge.to as usize].push(index as u32);
         }
-        let port_of = ports_of(&ports, edges.len());
         let port_back = ports_back(&edges, &port_of);
         let gateway = |(node, links_in): (usize, &Vec<u32>)| match links_in[..] {
             [only] => (NodeId(edges[only as usize].from), only),
@@ -81,7 +75,6 @@ impl Topology {
         NodeId(self.edges[link as usize].to)
     }
 
-    /// Returns the links that leave `node`, by port.
     pub(crate) fn ports(&self, node: NodeId) -> &[u32] {
         &self.ports[node.index()]
     }
@@ -98,14 +91,12 @@ impl Topology {
         self.port_back(link).map_or(NO_LINK, |port| self.ports(self.link_end(link))[port as usize])
     }
 
-    /// Returns the port of `link` at the node that it leaves.
     #[inline]
     pub(crate) fn port_of(&self, link: u32) -> u32 {
         self.port_of[link as usize]
     }
 
-    /// Returns the link from `node` on the shortest path to `destination`; [`NO_LINK`] without a
-    /// path, or if the two are one node.
+    /// Returns the first link of the shortest path, or [`NO_LINK`] without one or to `node` itself.
     #[inline]
     pub(crate) fn next_link(&mut self, node: NodeId, destination: NodeId) -> u32 {
         if node == destination {
@@ -126,7 +117,6 @@ impl Topology {
         self.forest.is_some()
     }
 
-    /// Returns the routing table of `destination`.
     #[inline]
     fn table(&mut self, destination: NodeId) -> &[u32] {
         if self.tables[destination.index()].is_none() {
@@ -179,17 +169,6 @@ impl Topology {
         }
         best.into_iter().map(|(_, _, link)| link).collect()
     }
-}
-
-/// Returns by link its port at the node that it leaves.
-fn ports_of(ports: &[Vec<u32>], links: usize) -> Vec<u32> {
-    let mut port_of = vec![NO_PORT; links];
-    for links_out in ports {
-        for (port, link) in links_out.iter().enumerate() {
-            port_of[*link as usize] = port as u32;
-        }
-    }
-    port_of
 }
 
 /// Returns by link the port at its end that leads back. Parallel links pair up in order.

@@ -4,7 +4,6 @@ use faircast_base::NodeId;
 
 use crate::topology::{NO_AGENT, NO_LINK, Topology};
 
-/// Stands for the place of a branch where there is none.
 const NO_PLACE: u32 = u32::MAX;
 
 /// Multicast tree: shortest paths from its root, pruned to the members. Membership takes effect at
@@ -119,25 +118,28 @@ impl Tree {
     }
 
     pub(crate) fn join(&mut self, node: NodeId, agent: u32) -> bool {
-        let Some(mut at) = self.place(node) else { return false };
+        let Some(at) = self.place(node) else { return false };
         if self.branches[at].member != NO_AGENT || self.branches[at].entry == NO_LINK {
             return false;
         }
         self.branches[at].member = agent;
         self.members += 1;
-        loop {
+        self.count(at, true);
+        true
+    }
+
+    /// Counts a member more or less from a place up to the root; adds or prunes links.
+    fn count(&mut self, mut at: usize, joins: bool) {
+        while self.branches[at].entry != NO_LINK {
             let branch = &mut self.branches[at];
             let Branch { entry, parent, .. } = *branch;
-            if entry == NO_LINK {
-                return true;
-            }
-            branch.below += 1;
-            let first = branch.below == 1;
+            branch.below = if joins { branch.below + 1 } else { branch.below - 1 };
+            let changes_link = branch.below == u32::from(joins);
             at = parent as usize;
-            if first {
+            if changes_link {
                 let siblings = &mut self.branches[at].children;
                 let place = siblings.partition_point(|other| *other < entry);
-                siblings.insert(place, entry);
+                siblings.splice(place..place + usize::from(!joins), joins.then_some(entry));
             }
         }
     }
@@ -153,27 +155,14 @@ impl Tree {
     }
 
     pub(crate) fn leave(&mut self, node: NodeId) -> bool {
-        let Some(mut at) = self.place(node) else { return false };
+        let Some(at) = self.place(node) else { return false };
         if self.branches[at].member == NO_AGENT {
             return false;
         }
         self.branches[at].member = NO_AGENT;
         self.members -= 1;
-        loop {
-            let branch = &mut self.branches[at];
-            let Branch { entry, parent, .. } = *branch;
-            if entry == NO_LINK {
-                return true;
-            }
-            branch.below -= 1;
-            let last = branch.below == 0;
-            at = parent as usize;
-            if last {
-                let siblings = &mut self.branches[at].children;
-                let place = siblings.partition_point(|other| *other < entry);
-                siblings.remove(place);
-            }
-        }
+        self.count(at, false);
+        true
     }
 }
 

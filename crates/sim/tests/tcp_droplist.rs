@@ -299,27 +299,16 @@ fn outcome(events: impl Iterator<Item = (Time, Event)>) -> Outcome {
 fn compare(line: &str, got: &Outcome, late_us: u64) -> Result<(), String> {
     let want = expected(line);
     let near = |a: u64, b: u64| a.abs_diff(b + late_us) <= 1;
+    let is_same = |(a, b): &(&Retransmission, &Retransmission)| {
+        a.seq == b.seq && near(a.at_us, b.at_us) && a.count == b.count
+    };
+    let mut pairs = got.retransmissions.iter().zip(&want.retransmissions);
+    let different = pairs.find(|pair| !is_same(pair));
     let same = near(got.finish_us, want.finish_us)
         && got.sent == want.sent
         && got.timeouts == want.timeouts
         && (want.cuts.is_none() || got.cuts == want.cuts)
         && got.retransmissions.len() == want.retransmissions.len()
-        && got
-            .retransmissions
-            .iter()
-            .zip(&want.retransmissions)
-            .all(|(a, b)| a.seq == b.seq && near(a.at_us, b.at_us) && a.count == b.count);
-    if same {
-        return Ok(());
-    }
-    let first = got
-        .retransmissions
-        .iter()
-        .zip(&want.retransmissions)
-        .position(|(a, b)| a != b)
-        .map(|i| (&got.retransmissions[i], &want.retransmissions[i]));
-    Err(format!(
-        "{line}\n got finish {} sent {} timeouts {} cuts {:?}, first difference {first:?}",
-        got.finish_us, got.sent, got.timeouts, got.cuts
-    ))
+        && different.is_none();
+    if same { Ok(()) } else { Err(format!("{line}\n got {got:?}, first difference {different:?}")) }
 }

@@ -40,7 +40,6 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Work(_) | Self::Interrupted(_) => false,
-            Self::Sim(error) => matches!(error, SimError::Data { .. } | SimError::LabOnly { .. }),
             Self::Backend { is_usage, .. } => *is_usage,
             _ => true,
         }

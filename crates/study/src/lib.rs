@@ -1,15 +1,6 @@
-//! Studies: runs of scenarios, sweeps over their settings, suites with published figures, and the
-//! comparison of schemes.
-//!
-//! A [`Study`] holds the catalog of protocols, the engine of the runs and a monitor. A run is a
-//! [`Scenario`], with listeners to its trace ([`Study::run`]). A [`Sweep`] is the product of values
-//! of settings and of seeds. A [`LoadedSuite`](suite::LoadedSuite) judges rows by expected values.
-//! Results are rows; other crates make pages and texts of them.
-//!
-//! The crate knows no operating system. Engines on real networks are a [`Backend`] of another
-//! crate.
-//!
-//! A sweep in code:
+//! Studies: runs of scenarios ([`Study::run`]), sweeps over their settings ([`Sweep`]), suites with
+//! published figures ([`LoadedSuite`](suite::LoadedSuite)), and the comparison of schemes. The
+//! crate knows no operating system: engines on real networks are a [`Backend`] of another crate.
 //!
 //! ```
 //! use faircast_base::{Bitrate, Duration};
@@ -36,8 +27,6 @@
 //! assert_eq!(tables.flows.row_count(), 8);
 //! # Ok::<(), faircast_study::Error>(())
 //! ```
-//!
-//! Reading order: `study`, `backend`, `run`, [`sweep`], [`table`], [`suite`], [`matrix`].
 
 pub mod files;
 pub mod matrix;
@@ -56,6 +45,6 @@ pub use backend::{Backend, BackendOutcome, Simulator};
 pub use error::Error;
 pub use faircast_scenario::{Catalog, Draft, ListEntry, Scenario};
 pub use monitor::{Monitor, Runs};
-pub use run::{Run, TRACE_FILE, TRIES_MAX, until_valid};
+pub use run::{Run, TRACE_FILE};
 pub use study::Study;
 pub use sweep::Sweep;

@@ -8,11 +8,11 @@ use std::time::Instant;
 use faircast_base::{ClientNote, Time};
 use faircast_link::QueueConfig;
 use faircast_report::{Metrics, Series, Summary, run_page};
-use faircast_scenario::Scenario;
+use faircast_scenario::{ClientSpec, Flow, LinkSpec, Scenario, Speaks};
 use faircast_sim::Observer;
 use faircast_trace::{
-    ClientHeader, FlowHeader, Hasher, Header, LinkHeader, On, Outcome, Record, SCHEMA_VERSION,
-    Sink, SpeaksHeader, Tee, Writer,
+    ClientHeader, FlowHeader, Hasher, Header, LinkHeader, Outcome, Record, Sink, SpeaksHeader, Tee,
+    Writer,
 };
 
 use crate::backend::BackendOutcome;
@@ -44,17 +44,6 @@ struct ClientLines {
     failed: Option<io::Error>,
 }
 
-impl ClientLines {
-    fn create(path: &Path) -> Result<Self, Error> {
-        let file = File::create(path).map_err(|error| Error::write(path, error))?;
-        Ok(Self { to: BufWriter::new(file), failed: None })
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        self.failed.map_or_else(|| self.to.flush(), Err)
-    }
-}
-
 impl Sink for ClientLines {
     fn record(&mut self, _: &Record) {}
 
@@ -66,7 +55,7 @@ impl Sink for ClientLines {
 }
 
 /// Most attempts of a run in the lab until one is valid.
-pub const TRIES_MAX: u32 = 3;
+pub(crate) const TRIES_MAX: u32 = 3;
 
 impl Run {
     /// Returns the reason why the figures must not be used; `None` if they are valid.
@@ -76,7 +65,9 @@ impl Run {
 }
 
 /// Repeats a run until it is valid or interrupted, at most [`TRIES_MAX`] times; returns the last.
-pub fn until_valid<T, E>(mut run: impl FnMut() -> Result<(Run, T), E>) -> Result<(Run, T), E> {
+pub(crate) fn until_valid<T, E>(
+    mut run: impl FnMut() -> Result<(Run, T), E>,
+) -> Result<(Run, T), E> {
     let mut last = run()?;
     for _ in 1..TRIES_MAX {
         if last.0.invalid().is_none() || last.0.outcome.interrupted {
@@ -128,16 +119,18 @@ impl Study<'_> {
         let unwritten = |error| Error::write(&path, error);
         let trace = Writer::create(&path, &header).map_err(unwritten)?;
         let clients_path = out.join(CLIENTS_FILE);
+        let clients_unwritten = |error| Error::write(&clients_path, error);
         let clients = match header.clients[..] {
             [] => None,
-            _ => Some(ClientLines::create(&clients_path)?),
+            _ => Some(File::create(&clients_path).map_err(clients_unwritten)?),
         };
+        let clients = clients.map(|file| ClientLines { to: BufWriter::new(file), failed: None });
         let mut sink = Tee(Tee(Series::new(&header), trace), clients);
         let run = self.run(scenario, observer, &mut sink)?;
         let Tee(Tee(series, trace), clients) = sink;
         trace.finish(&run.outcome).map_err(unwritten)?;
-        if let Some(clients) = clients {
-            clients.finish().map_err(|error| Error::write(&clients_path, error))?;
+        if let Some(ClientLines { mut to, failed }) = clients {
+            failed.map_or_else(|| to.flush(), Err).map_err(clients_unwritten)?;
         }
         write(&out.join("report.html"), run_page(&run.header, &run.summary, &series))?;
         write(&out.join("summary.json"), run.summary.to_json() + "\n")?;
@@ -146,57 +139,47 @@ impl Study<'_> {
 
     /// Returns the header of a scenario's trace.
     pub fn header(&self, scenario: &Scenario) -> Header {
-        header(scenario, self.backend.on())
+        let client =
+            |(node, client): (_, &ClientSpec)| ClientHeader { name: client.name.clone(), node };
+        Header {
+            scenario: scenario.file.display().to_string(),
+            title: scenario.title.clone(),
+            text: scenario.text.clone(),
+            on: self.backend.on(),
+            seed: scenario.seed,
+            duration_s: scenario.duration.as_secs_f64(),
+            warmup_s: scenario.warmup.as_secs_f64(),
+            nodes: scenario.nodes.iter().map(|node| node.name.clone()).collect(),
+            links: scenario.links.iter().map(link_header).collect(),
+            flows: scenario.flows.iter().map(flow_header).collect(),
+            clients: scenario.clients().into_iter().map(client).collect(),
+            ..Header::default()
+        }
     }
 }
 
-fn header(scenario: &Scenario, on: On) -> Header {
-    Header {
-        schema: SCHEMA_VERSION,
-        faircast: env!("CARGO_PKG_VERSION").to_string(),
-        scenario: scenario.file.display().to_string(),
-        title: scenario.title.clone(),
-        text: scenario.text.clone(),
-        on,
-        seed: scenario.seed,
-        duration_s: scenario.duration.as_secs_f64(),
-        warmup_s: scenario.warmup.as_secs_f64(),
-        nodes: scenario.nodes.iter().map(|node| node.name.clone()).collect(),
-        links: scenario
-            .links
-            .iter()
-            .map(|link| LinkHeader {
-                from: link.from,
-                to: link.to,
-                rate_bps: link.config.rate.bits_per_s(),
-                delay_s: link.config.delay.as_secs_f64(),
-                queue: describe(&link.config.queue),
-            })
-            .collect(),
-        flows: scenario
-            .flows
-            .iter()
-            .map(|flow| FlowHeader {
-                name: flow.name.clone(),
-                protocol: flow.stack.name(),
-                from: flow.sender(),
-                also_from: flow.from[1..].to_vec(),
-                to: flow.to.clone(),
-                packet_bytes: flow.packet.count(),
-                start_s: flow.start.as_secs_f64(),
-                stop_s: flow.stop.map(|stop| stop.as_secs_f64()),
-                speaks: flow
-                    .speaks
-                    .iter()
-                    .map(|it| SpeaksHeader { node: it.node, protocol: it.stack.name() })
-                    .collect(),
-            })
-            .collect(),
-        clients: scenario
-            .clients()
-            .into_iter()
-            .map(|(node, client)| ClientHeader { name: client.name.clone(), node })
-            .collect(),
+fn link_header(link: &LinkSpec) -> LinkHeader {
+    LinkHeader {
+        from: link.from,
+        to: link.to,
+        rate_bps: link.config.rate.bits_per_s(),
+        delay_s: link.config.delay.as_secs_f64(),
+        queue: describe(&link.config.queue),
+    }
+}
+
+fn flow_header(flow: &Flow) -> FlowHeader {
+    let speaks = |it: &Speaks| SpeaksHeader { node: it.node, protocol: it.stack.name() };
+    FlowHeader {
+        name: flow.name.clone(),
+        protocol: flow.stack.name(),
+        from: flow.sender(),
+        also_from: flow.from[1..].to_vec(),
+        to: flow.to.clone(),
+        packet_bytes: flow.packet.count(),
+        start_s: flow.start.as_secs_f64(),
+        stop_s: flow.stop.map(|stop| stop.as_secs_f64()),
+        speaks: flow.speaks.iter().map(speaks).collect(),
     }
 }
 

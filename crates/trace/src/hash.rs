@@ -12,11 +12,6 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// Returns the number of records.
-    pub fn records(&self) -> u64 {
-        self.records
-    }
-
     /// Returns the hash of all records so far.
     pub fn digest(&self) -> u128 {
         let [a, b] = self.lanes;

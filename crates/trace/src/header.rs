@@ -2,15 +2,13 @@
 
 use std::borrow::Cow;
 
-use faircast_base::{Duration, FlowId, LinkId, NodeId, Time, escaped, escaped_lines};
+use faircast_base::{Duration, NodeId, Time, escaped, escaped_lines};
 use serde::{Deserialize, Serialize};
 
 use crate::Lateness;
 
-/// Version of the schema that this crate writes. The crate reads all up to it; older are subsets.
-/// Version 2 added the kinds `duplicated`, `corrupted` and `delayed`, the causes `burst` and
-/// `outage`, and `speaks`. Version 3 added `packets` to `loss` and `abandoned` (1 in older files),
-/// the kinds `loss_withdrawn`, `session_extent` and `path_limit`, and the cause `too_long`.
+/// Version of the schema that this crate writes. It reads all up to this one; older are subsets:
+/// `packets` of `loss` and `abandoned` is 1 where it is missing.
 pub const SCHEMA_VERSION: u32 = 3;
 
 /// Facts of a run that are known before its start.
@@ -166,12 +164,11 @@ impl Header {
             }
         }
         for flow in &self.flows {
+            let name = &flow.name;
             if !flow.senders().chain(&flow.to).all(is_known) {
-                let name = &flow.name;
                 return Err(format!("flow \"{name}\" is between nodes that the header lacks"));
             }
             if !flow.speaks.iter().all(|speaks| flow.to.contains(&speaks.node)) {
-                let name = &flow.name;
                 return Err(format!("somebody speaks in flow \"{name}\" who is no receiver of it"));
             }
         }
@@ -190,18 +187,6 @@ impl Header {
         if let Cow::Owned(escaped) = escaped_lines(text) {
             *text = escaped;
         }
-    }
-
-    pub(crate) fn has_flow(&self, flow: FlowId) -> bool {
-        flow.index() < self.flows.len()
-    }
-
-    pub(crate) fn has_link(&self, link: LinkId) -> bool {
-        link.index() < self.links.len()
-    }
-
-    pub(crate) fn has_node(&self, node: NodeId) -> bool {
-        node.index() < self.nodes.len()
     }
 }
 
@@ -227,6 +212,12 @@ impl FlowHeader {
         let speaks = self.speaks.iter().find(|speaks| speaks.node == node)?;
         (speaks.protocol != self.protocol).then_some(&speaks.protocol)
     }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct End<T> {
+    pub(crate) end: T,
 }
 
 /// Facts of a run that are known at its end.

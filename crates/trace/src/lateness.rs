@@ -47,9 +47,8 @@ const P99_SHARE_DOUBTFUL: f64 = 1.0;
 const STOLEN_SHARE_NAMED: f64 = 0.01;
 
 impl Validity {
-    /// Returns the validity from the mean and 99th percentile of lateness and the shortest
-    /// round-trip time, in seconds; the worse counts. Invalid for NaN, or late packets at a round
-    /// trip of zero.
+    /// Returns the validity by the mean and 99th percentile of lateness; the worse counts. Invalid
+    /// for NaN, or late packets at a round trip of zero.
     pub fn of(mean_s: f64, p99_s: f64, round_trip_s: f64) -> Self {
         let share = |lateness_s: f64, valid: f64, doubtful: f64| match lateness_s / round_trip_s {
             share if share <= valid => Self::Valid,

@@ -15,9 +15,10 @@ pub use header::{
     ClientHeader, FlowHeader, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, SpeaksHeader,
 };
 pub use lateness::{Lateness, Validity};
-pub use reader::{LINE_BYTES_MAX, ReadError, Reader};
-pub use schema::{EventKind, KINDS, WORDS};
-pub use writer::{Writer, write_line};
+pub use reader::{ReadError, Reader};
+pub use schema::write_line;
+pub use schema::{KINDS, WORDS};
+pub use writer::Writer;
 
 use faircast_base::{ClientNote, Event, FlowId, LinkId, LinkNote, NodeId, Time, Trace};
 

@@ -9,11 +9,12 @@ use flate2::bufread::MultiGzDecoder;
 use serde::Deserialize;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 
+use crate::header::End;
 use crate::schema::{Fields, Value};
 use crate::{Header, Outcome, Record, SCHEMA_VERSION, Sink, Subject};
 
 /// Longest line in bytes. Headers of 100 000 nodes are far below it.
-pub const LINE_BYTES_MAX: usize = 64 << 20;
+pub(crate) const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// Reader of a compressed or plain trace file, in bounded memory.
 pub struct Reader<'a> {
@@ -98,8 +99,9 @@ impl<'a> Reader<'a> {
         }
         let line = &self.lines.line;
         if line.starts_with(b"{\"end\":") {
-            let end: End = serde_json::from_slice(line).map_err(|e| self.lines.broken(e))?;
-            self.outcome = Some(end.end);
+            let last: End<Outcome> =
+                serde_json::from_slice(line).map_err(|e| self.lines.broken(e))?;
+            self.outcome = Some(last.end);
             if self.lines.advance()? {
                 return Err(self.lines.broken("there are lines after the end"));
             }
@@ -109,12 +111,6 @@ impl<'a> Reader<'a> {
         check_subject(&self.header, record.subject).map_err(|e| self.lines.broken(e))?;
         Ok(Some(record))
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct End {
-    end: Outcome,
 }
 
 fn read_header(lines: &Lines<'_>) -> Result<Header, ReadError> {
@@ -144,14 +140,15 @@ fn read_header(lines: &Lines<'_>) -> Result<Header, ReadError> {
 }
 
 fn check_subject(header: &Header, subject: Subject) -> Result<(), String> {
-    let (is_known, what, id) = match subject {
-        Subject::Endpoint { flow, .. } if !header.has_flow(flow) => (false, "flow", flow.0),
-        Subject::Endpoint { node, .. } | Subject::Node(node) => {
-            (header.has_node(node), "node", node.0)
+    let Header { nodes, links, flows, .. } = header;
+    let (count, what, id) = match subject {
+        Subject::Endpoint { flow, .. } if flow.index() >= flows.len() => {
+            (flows.len(), "flow", flow.0)
         }
-        Subject::Link(link) => (header.has_link(link), "link", link.0),
+        Subject::Endpoint { node, .. } | Subject::Node(node) => (nodes.len(), "node", node.0),
+        Subject::Link(link) => (links.len(), "link", link.0),
     };
-    if is_known { Ok(()) } else { Err(format!("the header has no {what} {id}")) }
+    if (id as usize) < count { Ok(()) } else { Err(format!("the header has no {what} {id}")) }
 }
 
 pub(crate) fn parse_record(line: &[u8]) -> Result<Record, String> {
@@ -216,9 +213,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// Lines of a file, each in the same buffer.
 struct Lines<'a> {
-    /// Name of the file in errors.
     name: String,
     from: Box<dyn BufRead + 'a>,
     /// Present line without its end.

@@ -32,7 +32,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn push(&mut self, key: &'a str, value: Value<'a>) -> Result<(), String> {
-        if self.entries[..self.len].iter().any(|(known, _)| *known == key) {
+        if self.has(key) {
             return Err(format!("the field \"{key}\" is there twice"));
         }
         let Some(slot) = self.entries.get_mut(self.len) else {
@@ -102,7 +102,8 @@ impl Field for u64 {
         write_number(out, self);
     }
     fn from_value(value: Value<'_>) -> Option<Self> {
-        if let Value::Number(number) = value { Some(number) } else { None }
+        let Value::Number(number) = value else { return None };
+        Some(number)
     }
     fn word(self) -> u64 {
         self
@@ -204,14 +205,11 @@ macro_rules! words {
     )*};
 }
 
-/// Kind of event in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventKind {
     /// Number in the hash of a trace; never reused.
     pub code: u64,
-    /// Name: the value of `kind`.
     pub name: &'static str,
-    /// Keys of the fields of this kind.
     pub fields: &'static [&'static str],
 }
 
@@ -361,7 +359,8 @@ events! {
         [kind "fault"];
 }
 
-pub(crate) fn write_record(record: &Record, out: &mut Vec<u8>) {
+/// Appends the record as a line of a trace file.
+pub fn write_line(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"t_ns\":");
     write_number(out, record.at.as_nanos());
     match record.subject {
@@ -381,7 +380,7 @@ pub(crate) fn write_record(record: &Record, out: &mut Vec<u8>) {
         }
     }
     write_event(&record.event, out);
-    out.push(b'}');
+    out.extend_from_slice(b"}\n");
 }
 
 fn read_subject(fields: &mut Fields<'_>) -> Result<Subject, String> {

@@ -416,7 +416,7 @@ fn a_writer_keeps_its_first_error_until_it_is_finished() {
 fn a_line_without_end_does_not_fill_the_memory() {
     let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let piece = vec![b' '; 1 << 20];
-    for _ in 0..(LINE_BYTES_MAX >> 20) + 2 {
+    for _ in 0..(crate::reader::LINE_BYTES_MAX >> 20) + 2 {
         bomb.write_all(&piece).unwrap();
     }
     let bytes = bomb.finish().unwrap();

@@ -6,16 +6,15 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use serde::Serialize;
 
-use crate::schema::write_record;
+use crate::header::End;
+use crate::schema::write_line;
 use crate::{Header, Outcome, Record, Sink};
 
 /// Writer of a trace file in bounded memory. [`finish`](Self::finish) writes the last line.
 pub struct Writer<W: Write> {
     /// `None` once the writer is finished.
     to: Option<GzEncoder<W>>,
-    /// Lines that are not compressed yet.
     lines: Vec<u8>,
     /// First error of the file. Records after an error are dropped.
     first_error: Option<io::Error>,
@@ -37,15 +36,16 @@ impl Writer<BufWriter<File>> {
 impl<W: Write> Writer<W> {
     /// Creates a writer to `to`, and writes the header; fails as `to` does.
     pub fn new(to: W, header: &Header) -> io::Result<Self> {
-        // Fastest level: the next one would halve the speed for a few per cent of size.
-        let mut to = GzEncoder::new(to, Compression::fast());
-        serde_json::to_writer(&mut to, header)?;
-        to.write_all(b"\n")?;
-        Ok(Self { to: Some(to), lines: Vec::with_capacity(PIECE_BYTES + 1024), first_error: None })
+        let mut writer = Self::headless(to);
+        let file = writer.to.as_mut().expect("a new writer has its file");
+        serde_json::to_writer(&mut *file, header)?;
+        file.write_all(b"\n")?;
+        Ok(writer)
     }
 
     /// Creates a writer whose bytes follow the [`part`](Self::part) of a writer with the header.
     pub fn headless(to: W) -> Self {
+        // Fastest level: the next one would halve the speed for a few per cent of size.
         let to = GzEncoder::new(to, Compression::fast());
         Self { to: Some(to), lines: Vec::with_capacity(PIECE_BYTES + 1024), first_error: None }
     }
@@ -93,15 +93,4 @@ impl<W: Write> Drop for Writer<W> {
     fn drop(&mut self) {
         self.flush_lines();
     }
-}
-
-/// Appends the record as a line of a trace file.
-pub fn write_line(record: &Record, out: &mut Vec<u8>) {
-    write_record(record, out);
-    out.push(b'\n');
-}
-
-#[derive(Serialize)]
-struct End<'a> {
-    end: &'a Outcome,
 }

@@ -15,9 +15,9 @@ Examples:
   faircast sweep FILE --set KEY=VALUE,VALUE --out DIR --collect              tables of its results
 
 Finished runs are kept: the same command continues after an interruption, and with more values or seeds
-it runs only the new ones. DIR has flows.csv and flows.parquet with a row for each combination of
-values, seed and flow; the same for receivers and links; sweep.html with plots; and the folder runs
-with the summary of each run.
+it runs only the new ones. DIR has flows.csv with a row for each combination of values, seed and
+flow; the same for receivers and links; sweep.html with plots; and the folder runs with the summary
+of each run.
 
 Exit status: 0 done, 1 a run failed, is missing or was interrupted, 2 the file or arguments are wrong.")]
 pub(crate) struct SweepArgs {

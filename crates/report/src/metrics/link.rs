@@ -1,6 +1,6 @@
 //! Figures of one direction of a link.
 
-use faircast_base::{DropReason, Event, LinkCounters, Time};
+use faircast_base::{DropReason, LinkCounters, Time};
 
 use super::{bits_per_s, ratio};
 use crate::summary::{Drops, FaultCounts, LinkSummary};
@@ -68,16 +68,5 @@ impl Drops {
             DropReason::Outage => &mut self.outage,
             DropReason::TooLong => &mut self.too_long,
         } += 1;
-    }
-}
-
-impl FaultCounts {
-    pub(super) fn count(&mut self, event: Event) {
-        match event {
-            Event::PacketDuplicated { .. } => self.duplicated += 1,
-            Event::PacketCorrupted { .. } => self.corrupted += 1,
-            Event::PacketDelayed { .. } => self.delayed += 1,
-            _ => {}
-        }
     }
 }

@@ -11,6 +11,7 @@ use super::html::{Fact, HtmlTable, cell, facts, heading};
 use crate::class::Class;
 use crate::plots;
 use crate::suite::{Plots, Row, Suite, number};
+use crate::text::{DASH, capital, or_dash};
 use strip::strip;
 
 /// Returns a suite's results as one self-contained HTML file: an overview, then each experiment.
@@ -103,8 +104,8 @@ fn intro(suite: &Suite) -> Markup {
             Class::NotReproduced if rows > 0 => Some("bad"),
             _ => None,
         };
-        let (first, rest) = class.meaning().split_at(1);
-        Fact { tone, ..Fact::new(first.to_uppercase() + rest, rows, class.detail()) }
+        let [_, meaning, detail] = class.texts();
+        Fact { tone, ..Fact::new(capital(meaning), rows, detail) }
     });
     html! { (heading(title(suite), &format!("Suite {}", suite.name))) (facts(facts_of)) }
 }
@@ -160,13 +161,13 @@ fn overview_cells(row: &Row, has_optimum: bool) -> Vec<Markup> {
         cell(row.accepts()),
         strip(row, false),
     ];
-    cells.extend(has_optimum.then(|| optimum(row).unwrap_or_else(|| cell("–"))));
+    cells.extend(has_optimum.then(|| optimum(row).unwrap_or_else(|| cell(DASH))));
     cells.push(verdict(row));
     cells
 }
 
 fn paper(row: &Row) -> String {
-    row.expected.paper.map_or_else(|| "–".into(), number)
+    or_dash(row.expected.paper.map(number))
 }
 
 fn optimum(row: &Row) -> Option<Markup> {

@@ -6,6 +6,7 @@ use super::Page;
 use super::html::{Fact, HtmlTable, cell, facts, heading, note, section};
 use crate::figure::{Figure, Lean};
 use crate::matrix::{Matrix, MatrixCase, MatrixCell, Spread};
+use crate::text::DASH;
 
 /// Returns a matrix as one self-contained HTML file: heat maps, and cases with questions.
 pub fn matrix_page(matrix: &Matrix) -> String {
@@ -78,7 +79,7 @@ fn map(matrix: &Matrix, figure: Figure) -> Markup {
             table.group(group);
         }
         let name = html! { a href={ "#" (anchor(&case.id)) } { (case.id) } };
-        let cells = case.cells.iter().map(|cell| heat(cell, figure, Detail::Short));
+        let cells = case.cells.iter().map(|cell| heat(cell, figure, false));
         table.row("heat", [name].into_iter().chain(cells));
     }
     html! {
@@ -105,12 +106,6 @@ fn legend(figure: Figure) -> Markup {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Detail {
-    Short,
-    Full,
-}
-
 /// Class and text of a value; an unfair share has a sign too, for colour-blind readers.
 fn coloured(figure: Figure, value: f64) -> (String, String) {
     let strength = if figure.step(value) < 2 { 2 } else { 1 };
@@ -135,8 +130,8 @@ fn interval(spread: &Spread) -> Option<String> {
     Some(format!("{:.0} %: {low} to {high}", (interval.confidence * 100.0).floor()))
 }
 
-fn heat(cell: &MatrixCell, figure: Figure, detail: Detail) -> Markup {
-    let Some(spread) = cell.figure(figure) else { return html! { "–" } };
+fn heat(cell: &MatrixCell, figure: Figure, with_interval: bool) -> Markup {
+    let Some(spread) = cell.figure(figure) else { return html! { (DASH) } };
     let (median, worst) = (figure.shown(spread.median), figure.shown(spread.worst));
     let is_several = spread.per_seed.len() > 1;
     let seed = spread.worst_seed;
@@ -160,7 +155,7 @@ fn heat(cell: &MatrixCell, figure: Figure, detail: Detail) -> Markup {
             Some(report) => { a href=(report) title=(title) { (numbers) } }
             None => { (numbers) }
         }
-        @if let Some(text) = interval.filter(|_| detail == Detail::Full) {
+        @if let Some(text) = interval.filter(|_| with_interval) {
             span.ci { (text) }
         }
     }
@@ -183,7 +178,7 @@ fn of_case(case: &MatrixCase) -> Markup {
     };
     let mut table = HtmlTable::new(&caption, 1, &head);
     for cell in &case.cells {
-        let figures = shown.iter().map(|figure| heat(cell, *figure, Detail::Full));
+        let figures = shown.iter().map(|figure| heat(cell, *figure, true));
         table.row("heat", [cell.scheme.render()].into_iter().chain(figures));
     }
     let id = anchor(&case.id);
@@ -215,7 +210,7 @@ fn runs(case: &MatrixCase, shown: &[Figure]) -> Markup {
                 Some(strong(*figure, *value))
             };
             let seed = html! { a href=(run.page) { "seed " (run.seed) } };
-            let values = shown.iter().map(|figure| value(figure).unwrap_or_else(|| cell("–")));
+            let values = shown.iter().map(|figure| value(figure).unwrap_or_else(|| cell(DASH)));
             table.row("heat", [cell(&of.scheme), seed].into_iter().chain(values));
         }
     }

@@ -164,7 +164,7 @@ fn reason_words(reason: SwitchReason) -> &'static str {
 }
 
 fn representatives(series: &Series) -> Option<Markup> {
-    let total: u64 = series.flows.iter().map(|flow| flow.switches.total).sum();
+    let total: u64 = series.flows.iter().map(|flow| flow.switch_count).sum();
     if total == 0 {
         return None;
     }
@@ -173,8 +173,7 @@ fn representatives(series: &Series) -> Option<Markup> {
         4,
         &["When", "Flow", "Representative", "Why"],
     );
-    let all =
-        series.flows.iter().flat_map(|flow| flow.switches.first.iter().map(move |it| (flow, it)));
+    let all = series.flows.iter().flat_map(|flow| flow.switches.iter().map(move |it| (flow, it)));
     let mut listed = 0;
     for (flow, switch) in all.take(SWITCH_ROWS_MAX) {
         listed += 1;

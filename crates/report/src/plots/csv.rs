@@ -5,18 +5,10 @@ use std::fmt::Write as _;
 use super::{Plot, Unit};
 use crate::text::csv_field;
 
-/// CSV file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Csv {
-    /// File name, such as `throughput.csv`.
-    pub name: String,
-    /// Header with units, then a row for each point.
-    pub text: String,
-}
-
-/// Returns a table for each plot's lines and one for all marks: unrounded SI values, one a row.
-pub fn csv(plots: &[Plot]) -> Vec<Csv> {
-    let mut tables: Vec<Csv> = plots.iter().map(of_lines).collect();
+/// Returns a table for each plot's lines and one for all marks, with the names of their files. Each
+/// row has one unrounded SI value.
+pub fn csv(plots: &[Plot]) -> Vec<(String, String)> {
+    let mut tables: Vec<_> = plots.iter().map(of_lines).collect();
     if plots.iter().any(|plot| !plot.marks.is_empty()) {
         tables.push(of_marks(plots));
     }
@@ -39,7 +31,7 @@ fn columns(plot: &Plot) -> [&'static str; 5] {
     ["time_s", owner, "protocol", "series", value]
 }
 
-fn of_lines(plot: &Plot) -> Csv {
+fn of_lines(plot: &Plot) -> (String, String) {
     let mut text = columns(plot).join(",") + "\n";
     for line in &plot.lines {
         let owner = format!("{},{}", csv_field(&line.owner), csv_field(&line.protocol));
@@ -66,10 +58,10 @@ fn of_lines(plot: &Plot) -> Csv {
             push(&of("greatest"), at, Some(*greatest));
         }
     }
-    Csv { name: format!("{}.csv", plot.key), text }
+    (format!("{}.csv", plot.key), text)
 }
 
-fn of_marks(plots: &[Plot]) -> Csv {
+fn of_marks(plots: &[Plot]) -> (String, String) {
     let mut text = String::from("time_s,flow_or_link,protocol,event,events,packets\n");
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for row in plots.iter().flat_map(|plot| &plot.marks) {
@@ -83,5 +75,5 @@ fn of_marks(plots: &[Plot]) -> Csv {
             let _ = writeln!(text, "{at},{owner},{count},{height}");
         }
     }
-    Csv { name: "events.csv".into(), text }
+    ("events.csv".into(), text)
 }

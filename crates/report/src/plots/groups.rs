@@ -8,14 +8,11 @@ use crate::series::{Bins, FlowSeries, Series};
 /// Intervals of a mean over lines.
 const SPANS: usize = 240;
 
-/// Flows of one protocol.
 pub(super) struct Group<'a> {
     pub(super) protocol: &'a str,
     /// Flows with curves of their own.
     pub(super) flows: Vec<&'a FlowSeries>,
-    /// Number of all flows.
     pub(super) total: usize,
-    /// Index in the palette.
     pub(super) colour: usize,
     /// Throughput of the flows without curves.
     rest: Option<&'a Bins>,
@@ -53,15 +50,14 @@ impl Group<'_> {
     /// Returns the throughput of all flows, and of each flow in `flows`, in equal bins.
     pub(super) fn bins(&self) -> (Bins, Vec<Bins>) {
         let each = self.flows.iter().map(|flow| &flow.curves.throughput);
-        let width = each.clone().chain(self.rest).map(Bins::width).max().unwrap_or_default();
+        let width = each.clone().chain(self.rest).map(|bins| bins.width).max().unwrap_or_default();
         let mut each: Vec<Bins> = each.map(|bins| bins.at_width(width)).collect();
-        let rest = self.rest.map(|rest| rest.at_width(width));
-        let length =
-            each.iter().chain(&rest).map(|bins| bins.amounts().len()).max().unwrap_or_default();
-        each.iter_mut().for_each(|bins| bins.lengthen(length));
-        let at = |bins: &Bins, i: usize| bins.amounts().get(i).copied().unwrap_or(0);
-        let sum = (0..length).map(|i| each.iter().chain(&rest).map(|bins| at(bins, i)).sum());
-        (Bins::of(width, sum.collect()), each)
+        let mut rest = self.rest.map(|rest| rest.at_width(width));
+        let all = each.iter().chain(&rest);
+        let length = all.map(|bins| bins.amounts.len()).max().unwrap_or_default();
+        each.iter_mut().chain(&mut rest).for_each(|bins| bins.amounts.resize(length, 0));
+        let sum = |i: usize| each.iter().chain(&rest).map(|bins| bins.amounts[i]).sum();
+        (Bins { width, amounts: (0..length).map(sum).collect() }, each)
     }
 }
 

@@ -7,13 +7,14 @@ mod plot;
 mod svg;
 mod tree;
 
-pub use csv::{Csv, csv};
-pub use plot::{Line, MarkRow, Plot, Shape, Unit, Weight};
+pub use csv::csv;
+pub(crate) use plot::{Line, MarkRow, Plot, Shape, Unit, Weight};
 pub use svg::svg;
 
 use faircast_base::Time;
 
 use crate::series::{Bins, Curve, FlowSeries, LinkSeries, Marks, Series};
+use crate::text::capital;
 pub(crate) use groups::colour_of;
 use groups::{Group, groups};
 use plot::Points;
@@ -77,7 +78,7 @@ pub(crate) fn sequence(series: &Series) -> Plot {
         for group in groups(series) {
             // A loss causes a NAK, and a NAK a cut: one kind of mark is visible initially.
             let hidden = |flow: &FlowSeries| {
-                crowd || matches!(kind, "cut" | "loss found") && flow.marks.naks.total() > 0
+                crowd || matches!(kind, "cut" | "loss found") && flow.marks.naks.total > 0
             };
             if crowd {
                 let all: Vec<&Marks> = group.flows.iter().map(|flow| marks(flow)).collect();
@@ -195,10 +196,9 @@ fn representative(series: &Series, ended: Time) -> Plot {
     // Time as representative, by node.
     let mut span_s_of: Vec<(&str, f64)> = Vec::new();
     for flow in &series.flows {
-        for (i, switch) in flow.switches.first.iter().enumerate() {
+        for (i, switch) in flow.switches.iter().enumerate() {
             let Some(name) = switch.name.as_deref() else { continue };
-            let until =
-                flow.switches.first.get(i + 1).map_or(ended_s, |next| next.at.as_secs_f64());
+            let until = flow.switches.get(i + 1).map_or(ended_s, |next| next.at.as_secs_f64());
             let span = until - switch.at.as_secs_f64();
             match span_s_of.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => *sum += span,
@@ -217,11 +217,11 @@ fn representative(series: &Series, ended: Time) -> Plot {
     }
     for group in groups(series) {
         for (dash, flow) in group.flows.iter().enumerate() {
-            if flow.switches.first.iter().all(|switch| switch.name.is_none()) {
+            if flow.switches.iter().all(|switch| switch.name.is_none()) {
                 continue;
             }
             let mut points: Points = Vec::new();
-            for switch in &flow.switches.first {
+            for switch in &flow.switches {
                 let at = switch.at.as_secs_f64();
                 let place = switch.name.as_ref().map(|name| {
                     let place = plot.names.iter().position(|known| known == name);
@@ -358,7 +358,7 @@ fn add_switches(plot: &mut Plot, series: &Series) {
     const KIND: &str = "new representative";
     for group in groups(series) {
         for flow in &group.flows {
-            let at = flow.switches.first.iter().filter(|switch| switch.name.is_some());
+            let at = flow.switches.iter().filter(|switch| switch.name.is_some());
             let points: Vec<_> = at.map(|switch| (switch.at.as_secs_f64(), 1, 0.0)).collect();
             let total = points.len() as u64;
             // The first choice is no change.
@@ -385,21 +385,16 @@ fn line(flow: &FlowSeries, colour: usize, dash: usize, points: Points) -> Line {
 }
 
 fn row(kind: &'static str, marks: &[&Marks]) -> MarkRow {
-    let all = marks.iter().flat_map(|marks| marks.points());
+    let all = marks.iter().flat_map(|marks| &marks.points);
     let mut points: Vec<_> =
         all.map(|mark| (mark.at.as_secs_f64(), mark.count, mark.height)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let total = marks.iter().map(|marks| marks.total()).sum();
+    let total = marks.iter().map(|marks| marks.total).sum();
     MarkRow { kind, points, total, ..MarkRow::default() }
 }
 
 fn labelled(series: &Series, name: &str, kind: &str) -> String {
     if series.flows.len() > 1 { format!("{name}, {kind}") } else { capital(kind) }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// Sort key that places `r10` after `r2`: digits count as numbers.
@@ -430,8 +425,8 @@ fn curve(curve: &Curve) -> Points {
 
 /// Rates of bins as steps. A step ends at the next one; the last step needs an end of its own.
 fn steps(bins: &Bins) -> Points {
-    let width = bins.width().as_secs_f64();
-    let rates = bins.amounts().iter().map(|bytes| *bytes as f64 * 8.0 / width);
+    let width = bins.width.as_secs_f64();
+    let rates = bins.amounts.iter().map(|bytes| *bytes as f64 * 8.0 / width);
     let mut points: Vec<_> =
         rates.enumerate().map(|(i, rate)| (i as f64 * width, Some(rate))).collect();
     let last = points.last().map(|(_, rate)| (points.len() as f64 * width, *rate));
@@ -450,9 +445,9 @@ fn to_the_end(points: &mut Points, ended: Time) {
 }
 
 fn running_mean(bins: &Bins, ended_s: f64) -> Points {
-    let width = bins.width().as_secs_f64();
+    let width = bins.width.as_secs_f64();
     let mut sum = 0.0;
-    let points = bins.amounts().iter().enumerate().map(|(i, bytes)| {
+    let points = bins.amounts.iter().enumerate().map(|(i, bytes)| {
         let at = ((i + 1) as f64 * width).min(ended_s);
         sum += *bytes as f64 * 8.0;
         (at, Some(sum / at))
@@ -461,7 +456,7 @@ fn running_mean(bins: &Bins, ended_s: f64) -> Points {
 }
 
 fn width(series: &Series) -> String {
-    let width = series.flows.first().map(|flow| flow.curves.throughput.width());
+    let width = series.flows.first().map(|flow| flow.curves.throughput.width);
     crate::text::seconds(width.unwrap_or_default().as_secs_f64())
 }
 

@@ -7,7 +7,6 @@ use super::Unit;
 
 /// Width of a picture: 3.5 inches, a column of most conferences, in points of 1/72 inch.
 pub(crate) const WIDTH: f64 = 252.0;
-/// Height of the field between the axes.
 pub(crate) const FIELD_HEIGHT: f64 = 110.0;
 /// Space around the field.
 pub(crate) const LEFT: f64 = 42.0;
@@ -19,7 +18,6 @@ pub(crate) const NAME_ROW: f64 = 14.0;
 pub(crate) const LANE: f64 = 8.0;
 /// Width in which marks are counted as one bar.
 pub(crate) const CELL: f64 = 2.0;
-/// Size of letters.
 pub(crate) const FONT: f64 = 8.0;
 /// Length of a line in the legend.
 pub(crate) const SAMPLE: f64 = 18.0;
@@ -28,7 +26,6 @@ pub(crate) const COLOURS: [&str; 8] =
 pub(crate) const DASHES: [&str; 6] =
     ["", "5 2.5", "1.5 1.5", "7 2 1.5 2", "10 3", "4 1.5 1 1.5 1 1.5"];
 
-/// Colours of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
     /// Black on white, with the palette of light pages.

@@ -187,12 +187,12 @@ fn tables_have_every_value_once_with_its_unit() {
     let series = run(&MANY);
     let plots = plots(&series, series.ended);
     let tables = csv(&plots);
-    let names: Vec<&str> = tables.iter().map(|table| &*table.name).collect();
+    let names: Vec<&str> = tables.iter().map(|(name, _)| &**name).collect();
     assert_eq!(
         names,
         ["sequence.csv", "throughput.csv", "mean.csv", "queue.csv", "window.csv", "events.csv"]
     );
-    let throughput = &tables[1].text;
+    let throughput = &tables[1].1;
     assert!(throughput.starts_with("time_s,flow,protocol,series,throughput_bps\n"), "{throughput}");
     for row in [
         "50,f0,pgmcc,throughput,80000",
@@ -206,14 +206,14 @@ fn tables_have_every_value_once_with_its_unit() {
             "{row}: {throughput}"
         );
     }
-    for table in &tables {
-        let width = table.text.lines().next().unwrap().split(',').count();
-        for line in table.text.lines() {
-            assert_eq!(line.split(',').count(), width, "{}: {line}", table.name);
-            assert!(!line.ends_with(','), "{}: {line}", table.name);
+    for (name, text) in &tables {
+        let width = text.lines().next().unwrap().split(',').count();
+        for line in text.lines() {
+            assert_eq!(line.split(',').count(), width, "{name}: {line}");
+            assert!(!line.ends_with(','), "{name}: {line}");
         }
     }
-    let events = tables.last().unwrap().text.lines();
+    let events = tables.last().unwrap().1.lines();
     let naks: u64 = events
         .filter(|line| line.contains(",NAK,"))
         .map(|line| line.split(',').nth(4).unwrap().parse::<u64>().unwrap())
@@ -226,7 +226,7 @@ fn names_in_tables_are_quoted_where_they_need_it() {
     let mut plots = plots(&run(&["pgmcc"]), Time::ZERO);
     plots.truncate(1);
     plots[0].lines[0].owner = "a, \"b\"".into();
-    assert!(csv(&plots)[0].text.contains("\n0,\"a, \"\"b\"\"\",pgmcc,sent,1\n"));
+    assert!(csv(&plots)[0].1.contains("\n0,\"a, \"\"b\"\"\",pgmcc,sent,1\n"));
 }
 
 #[test]

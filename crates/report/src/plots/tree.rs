@@ -3,10 +3,10 @@
 use faircast_base::Time;
 
 use super::{
-    CROWD, Line, MarkRow, Plot, Shape, Unit, Weight, capital, curve, labelled, line, row,
-    to_the_end,
+    CROWD, Line, MarkRow, Plot, Shape, Unit, Weight, curve, labelled, line, row, to_the_end,
 };
 use crate::series::{FlowSeries, LEVELS, Series};
+use crate::text::capital;
 
 const NO_HEAD: usize = 6;
 

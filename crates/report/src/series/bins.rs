@@ -9,9 +9,10 @@ pub const BINS_GIVEN_MAX: u64 = 2 * BINS_MAX;
 
 /// Amounts by equal bins of time, in bounded memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bins {
-    width: Duration,
-    amounts: Vec<u64>,
+pub(crate) struct Bins {
+    pub(crate) width: Duration,
+    /// From the start to the last non-empty bin.
+    pub(crate) amounts: Vec<u64>,
 }
 
 impl Default for Bins {
@@ -22,7 +23,7 @@ impl Default for Bins {
 
 impl Bins {
     /// Makes bins for a run of about this length: their width is 1, 2 or 5 times a power of ten.
-    pub fn new(duration: Duration) -> Self {
+    pub(crate) fn new(duration: Duration) -> Self {
         let least = (duration.as_nanos() / BINS_MAX).max(1_000_000);
         let mut power = 1_000_000u64;
         let width = loop {
@@ -39,13 +40,12 @@ impl Bins {
     }
 
     /// Makes bins of a width of at least 1 ns, which doubles beyond [`BINS_GIVEN_MAX`] bins.
-    pub fn of_width(width: Duration) -> Self {
+    pub(crate) fn of_width(width: Duration) -> Self {
         Self { width: width.max(Duration::from_nanos(1)), amounts: Vec::new() }
     }
 
-    /// Adds an amount at a time.
     #[inline]
-    pub fn add(&mut self, at: Time, amount: u64) {
+    pub(crate) fn add(&mut self, at: Time, amount: u64) {
         if amount == 0 {
             return;
         }
@@ -61,20 +61,6 @@ impl Bins {
         self.amounts[index] += amount;
     }
 
-    /// Returns the width of a bin.
-    pub fn width(&self) -> Duration {
-        self.width
-    }
-
-    /// Returns the amounts from the start to the last non-empty bin.
-    pub fn amounts(&self) -> &[u64] {
-        &self.amounts
-    }
-
-    pub(crate) fn of(width: Duration, amounts: Vec<u64>) -> Self {
-        Self { width, amounts }
-    }
-
     /// Returns the amounts in bins of at least this width; widths differ by powers of two.
     pub(crate) fn at_width(&self, width: Duration) -> Self {
         let mut wider = self.clone();
@@ -82,10 +68,6 @@ impl Bins {
             wider.coarsen();
         }
         wider
-    }
-
-    pub(crate) fn lengthen(&mut self, length: usize) {
-        self.amounts.resize(self.amounts.len().max(length), 0);
     }
 
     fn coarsen(&mut self) {

@@ -3,7 +3,7 @@
 use faircast_base::Time;
 
 /// Most buckets of a [`Curve`]; each has up to four points.
-pub const CURVE_BUCKETS_MAX: usize = 600;
+pub(super) const CURVE_BUCKETS_MAX: usize = 600;
 
 /// Initial width of buckets, as a power of two in nanoseconds: about a microsecond.
 pub(super) const SHIFT_START: u32 = 10;
@@ -16,11 +16,8 @@ pub struct Curve {
     shift: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Point {
-    at: Time,
-    value: f64,
-}
+/// Time and value.
+type Point = (Time, f64);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bucket {
@@ -41,7 +38,7 @@ impl Curve {
     /// Adds a point. An earlier point than the last one counts in the last one's bucket.
     #[inline]
     pub fn push(&mut self, at: Time, value: f64) {
-        let point = Point { at, value };
+        let point = (at, value);
         let index = at.as_nanos() >> self.shift;
         match self.buckets.last_mut() {
             Some(bucket) if index <= bucket.index => bucket.add(point),
@@ -65,13 +62,10 @@ impl Curve {
     pub fn points(&self) -> Vec<(Time, f64)> {
         let mut points = Vec::with_capacity(4 * self.buckets.len());
         for bucket in &self.buckets {
-            let mut corners = [bucket.first, bucket.least, bucket.greatest, bucket.last];
-            corners[1..3].sort_by_key(|point| point.at);
-            for (i, point) in corners.iter().enumerate() {
-                if i == 0 || *point != corners[i - 1] {
-                    points.push((point.at, point.value));
-                }
-            }
+            let mut corners = vec![bucket.first, bucket.least, bucket.greatest, bucket.last];
+            corners[1..3].sort_by_key(|point| point.0);
+            corners.dedup();
+            points.append(&mut corners);
         }
         points
     }
@@ -80,7 +74,7 @@ impl Curve {
         self.shift += 1;
         let shift = self.shift;
         for bucket in &mut self.buckets {
-            bucket.index = bucket.first.at.as_nanos() >> shift;
+            bucket.index = bucket.first.0.as_nanos() >> shift;
         }
         self.buckets.dedup_by(|later, earlier| {
             let is_same = later.index <= earlier.index;
@@ -96,13 +90,13 @@ impl Curve {
 
 impl Bucket {
     fn add(&mut self, point: Point) {
-        if point.value < self.least.value {
+        if point.1 < self.least.1 {
             self.least = point;
         }
-        if point.value > self.greatest.value {
+        if point.1 > self.greatest.1 {
             self.greatest = point;
         }
-        if point.at >= self.last.at {
+        if point.0 >= self.last.0 {
             self.last = point;
         }
     }

@@ -5,81 +5,52 @@ use faircast_trace::{FlowHeader, Header, Record};
 
 use super::{Bins, Curve, Marks, TreeSeries, name_of};
 
-/// Most recorded changes of representative for each flow: the first ones.
-pub const SWITCHES_MAX: usize = 2_000;
+const SWITCHES_MAX: usize = 2_000;
 
 /// Curves of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowSeries {
-    /// Flow.
-    pub flow: FlowId,
-    /// Name.
-    pub name: String,
-    /// Protocol.
-    pub protocol: String,
-    /// Quantities over time.
+    pub(crate) flow: FlowId,
+    pub(crate) name: String,
+    pub(crate) protocol: String,
     pub curves: FlowCurves,
-    /// Losses and their effects.
-    pub marks: FlowMarks,
-    /// Changes of representative.
-    pub switches: Switches,
-    /// Repair tree.
+    pub(crate) marks: FlowMarks,
+    /// First changes of representative: pgmcc's acker, TFMCC's CLR.
+    pub(crate) switches: Vec<Switch>,
+    pub(crate) switch_count: u64,
     pub tree: TreeSeries,
     /// True if received packets count as sent: the trace of a receiver on a real network.
-    pub received: bool,
+    pub(crate) received: bool,
     progress: Progress,
 }
 
-/// Quantities of a flow over time.
 #[derive(Clone, Debug, Default)]
 pub struct FlowCurves {
-    /// Number of new data packets sent: the papers' sequence number.
-    pub sent: Curve,
-    /// Number of packets acknowledged for the first time.
-    pub acked: Curve,
-    /// Bytes of the throughput, by bin.
-    pub throughput: Bins,
-    /// Window in packets.
+    pub(crate) sent: Curve,
+    pub(crate) acked: Curve,
+    pub(crate) throughput: Bins,
     pub window: Curve,
-    /// Rate in bits of payload per second.
-    pub rate: Curve,
-    /// Round-trip times in seconds.
-    pub rtt: Curve,
+    pub(crate) rate: Curve,
+    pub(crate) rtt: Curve,
 }
 
-/// Losses of a flow and their effects.
 #[derive(Clone, Debug, Default)]
-pub struct FlowMarks {
+pub(crate) struct FlowMarks {
     /// NAKs that reached the sender, at the requested sequence number.
-    pub naks: Marks,
+    pub(crate) naks: Marks,
     /// Losses detected by receivers, at the packet's sequence number.
-    pub losses: Marks,
+    pub(crate) losses: Marks,
     /// Reductions of window or rate after a loss, at the sequence number sent last.
-    pub cuts: Marks,
+    pub(crate) cuts: Marks,
     /// Expired timers of the sender, at the sequence number sent last.
-    pub timeouts: Marks,
+    pub(crate) timeouts: Marks,
 }
 
-/// Changes of a flow's representative: pgmcc's acker, TFMCC's CLR.
-#[derive(Clone, Debug, Default)]
-pub struct Switches {
-    /// First changes, at most [`SWITCHES_MAX`].
-    pub first: Vec<Switch>,
-    /// Number of all changes.
-    pub total: u64,
-}
-
-/// Change of representative.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Switch {
-    /// Time of the change.
-    pub at: Time,
-    /// New representative.
-    pub node: Option<NodeId>,
-    /// Name of the new representative's node.
-    pub name: Option<String>,
-    /// Reason for the change.
-    pub reason: SwitchReason,
+pub(crate) struct Switch {
+    pub(crate) at: Time,
+    pub(crate) name: Option<String>,
+    pub(crate) reason: SwitchReason,
 }
 
 /// Position of a flow in its sequence numbers.
@@ -160,8 +131,11 @@ impl FlowSeries {
             Event::Cut { .. } => marks.cuts.push(at, progress.packets as f64),
             Event::Timeout { .. } => marks.timeouts.push(at, progress.packets as f64),
             Event::Representative { node, reason } => {
-                let name = node.map(|node| name_of(nodes, node));
-                self.switches.push(Switch { at, node, name, reason });
+                self.switch_count += 1;
+                if self.switches.len() < SWITCHES_MAX {
+                    let name = node.map(|node| name_of(nodes, node));
+                    self.switches.push(Switch { at, name, reason });
+                }
             }
             _ => {}
         }
@@ -186,24 +160,14 @@ impl FlowSeries {
     }
 }
 
-impl Switches {
-    fn push(&mut self, switch: Switch) {
-        self.total += 1;
-        if self.first.len() < SWITCHES_MAX {
-            self.first.push(switch);
-        }
-    }
-}
-
 /// Flows of one protocol without curves of their own.
 #[derive(Clone, Debug)]
-pub struct RestSeries {
-    /// Protocol of these flows.
-    pub protocol: String,
+pub(crate) struct RestSeries {
+    pub(crate) protocol: String,
     /// Number of these flows.
-    pub flows: usize,
-    /// Bytes of their total throughput, by bin.
-    pub throughput: Bins,
+    pub(crate) flows: usize,
+    /// Bytes of their total throughput.
+    pub(crate) throughput: Bins,
     counts_acknowledged: bool,
 }
 

@@ -7,24 +7,23 @@ use faircast_trace::Header;
 
 use super::{Curve, Marks};
 
-/// Most links with plots: those with the most drops and the longest queues.
-pub const LINKS_MAX: usize = 12;
+/// Most links with plots.
+const LINKS_MAX: usize = 12;
 /// Most recorded links. A worse link replaces another one from then on.
 pub(super) const LINKS_WATCHED_MAX: usize = 48;
 
 /// Queue of one direction of a link.
 #[derive(Clone, Debug, Default)]
-pub struct LinkSeries {
-    /// Index of the link in the header.
-    pub link: usize,
+pub(crate) struct LinkSeries {
+    pub(crate) link: usize,
     /// `from → to`.
-    pub name: String,
+    pub(crate) name: String,
     /// Mean number of queued packets, between samples.
-    pub mean: Curve,
+    pub(crate) mean: Curve,
     /// Most packets in the queue and in transmission, between samples.
-    pub max: Curve,
+    pub(crate) max: Curve,
     /// Dropped packets, at the queue's last known length.
-    pub drops: Marks,
+    pub(crate) drops: Marks,
     last: LinkCounters,
     last_at: Time,
 }
@@ -38,7 +37,7 @@ impl LinkSeries {
     }
 
     /// Returns the mean number of queued packets from the start of the run to the last sample.
-    pub fn mean_packets(&self) -> f64 {
+    pub(crate) fn mean_packets(&self) -> f64 {
         self.last.queue_packet_ns as f64 / self.last_at.as_nanos().max(1) as f64
     }
 
@@ -56,7 +55,7 @@ impl LinkSeries {
 /// Recorded links, at most [`LINKS_WATCHED_MAX`].
 #[derive(Clone, Debug)]
 pub(super) struct WatchedLinks {
-    watched: Vec<LinkSeries>,
+    pub(super) watched: Vec<LinkSeries>,
     /// By link: index in `watched`, `u32::MAX` for a link that is not recorded.
     slots: Vec<u32>,
     names: Vec<String>,
@@ -118,11 +117,6 @@ impl WatchedLinks {
             least
         };
         self.slots[link] = u32::try_from(slot).expect("at most LINKS_WATCHED_MAX");
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.watched.len()
     }
 }
 

@@ -5,26 +5,26 @@ use faircast_base::Time;
 use super::curve::SHIFT_START;
 
 /// Most marks of a [`Marks`].
-pub const MARKS_MAX: usize = 800;
+pub(super) const MARKS_MAX: usize = 800;
 
 /// Events over time in bounded memory: a full list counts each time bucket's events in one mark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Marks {
-    points: Vec<Mark>,
-    total: u64,
+    /// Kept marks in time order.
+    pub(crate) points: Vec<Mark>,
+    pub total: u64,
     /// Width of a bucket, as a power of two in nanoseconds.
     shift: u32,
 }
 
 /// One or several events of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mark {
-    /// Time of the first event.
-    pub at: Time,
+pub(crate) struct Mark {
+    pub(crate) at: Time,
     /// Height of the first event in its plot.
-    pub height: f64,
+    pub(crate) height: f64,
     /// Number of events up to the next mark.
-    pub count: u64,
+    pub(crate) count: u64,
 }
 
 impl Default for Marks {
@@ -35,7 +35,7 @@ impl Default for Marks {
 
 impl Marks {
     /// Adds a mark at a time and a height. A mark out of order counts in the last one's bucket.
-    pub fn push(&mut self, at: Time, height: f64) {
+    pub(crate) fn push(&mut self, at: Time, height: f64) {
         self.total += 1;
         let bucket = |at: Time, shift| at.as_nanos() >> shift;
         if let Some(last) = self.points.last_mut()
@@ -54,15 +54,5 @@ impl Marks {
                 is_same
             });
         }
-    }
-
-    /// Returns the kept marks in time order.
-    pub fn points(&self) -> &[Mark] {
-        &self.points
-    }
-
-    /// Returns the number of all events.
-    pub fn total(&self) -> u64 {
-        self.total
     }
 }

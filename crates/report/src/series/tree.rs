@@ -26,9 +26,8 @@ pub(crate) const LEVELS: [&str; 10] = [
 #[derive(Clone, Debug, Default)]
 pub struct TreeSeries {
     /// First changes of receivers' repair heads.
-    pub changes: Vec<HeadChange>,
-    /// Number of all changes.
-    pub total: u64,
+    pub(crate) changes: Vec<HeadChange>,
+    pub(crate) total: u64,
     /// Receivers that replaced their head by another.
     pub moves: Marks,
     /// Number of receivers in each of `LEVELS`. A receiver that never had a head is in none.
@@ -39,13 +38,10 @@ pub struct TreeSeries {
 
 /// New repair head of a receiver, or loss of its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadChange {
-    /// Time of the change.
-    pub at: Time,
-    /// Receiver.
-    pub receiver: NodeId,
-    /// New head.
-    pub head: Option<NodeId>,
+pub(crate) struct HeadChange {
+    pub(crate) at: Time,
+    pub(crate) receiver: NodeId,
+    pub(crate) head: Option<NodeId>,
 }
 
 impl TreeSeries {

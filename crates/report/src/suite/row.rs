@@ -6,6 +6,7 @@ use super::number;
 use crate::Series;
 use crate::class::Class;
 use crate::interval::{Interval, median_interval};
+use crate::text::DASH;
 
 /// Offline optimum of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,7 +35,7 @@ pub struct Row {
     /// Accepted values, and the verdict.
     #[serde(flatten)]
     pub accepted: Acceptance,
-    /// MissCause of a miss, and what limits the verdict.
+    /// Cause of a miss, and limits of the verdict.
     #[serde(flatten)]
     pub cause: MissCause,
     /// Experiment of the row.
@@ -104,10 +105,10 @@ pub struct Acceptance {
     pub reason: String,
 }
 
-/// MissCause of a row's miss, and what limits its verdict.
+/// Cause of a row's miss, and limits of its verdict.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MissCause {
-    /// MissCause of the miss; a conjecture if `proved_by` is empty.
+    /// Cause of the miss; a conjecture if `proved_by` is empty.
     pub explained: Option<String>,
     /// Rows of the same run, all of which hold, that prove the cause of the miss.
     pub proved_by: Vec<String>,
@@ -215,21 +216,21 @@ impl Row {
     pub(super) fn accepted_range(&self) -> String {
         let Acceptance { tolerance, low, high, absolute, .. } = self.accepted;
         match (self.expected.paper, low, high) {
-            (Some(paper), Some(low), Some(high)) if is_middle(paper, low, high) => match absolute {
-                _ if low == high => format!("= {}", bound(low)),
-                Some(distance) => format!("± {}", bound(distance)),
-                None => format!("± {:.0} %", tolerance * 100.0),
-            },
+            (Some(paper), Some(low), Some(high))
+                if ((high - paper) - (paper - low)).abs() <= 1e-9 * high.abs().max(low.abs()) =>
+            {
+                match absolute {
+                    _ if low == high => format!("= {}", bound(low)),
+                    Some(distance) => format!("± {}", bound(distance)),
+                    None => format!("± {:.0} %", tolerance * 100.0),
+                }
+            }
             (_, Some(low), Some(high)) => format!("{}–{}", bound(low), bound(high)),
             (_, Some(low), None) => format!("≥ {}", bound(low)),
             (_, None, Some(high)) => format!("≤ {}", bound(high)),
-            (_, None, None) => "–".into(),
+            (_, None, None) => DASH.into(),
         }
     }
-}
-
-fn is_middle(value: f64, low: f64, high: f64) -> bool {
-    ((high - value) - (value - low)).abs() <= 1e-9 * high.abs().max(low.abs())
 }
 
 fn bound(value: f64) -> String {

@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 
 use super::{SWEEP_FIGURES, Sweep, SweepLine, short};
 use crate::interval::{Interval, median_interval};
-use crate::text::{COLUMNS_MAX, Table, rate, spread, wrap};
+use crate::text::{Table, or_dash, rate, spread, wrapped};
 
 const ROWS_MAX: usize = 40;
 
-/// Indices in [`SWEEP_FIGURES`] of the columns.
 const THROUGHPUT: usize = 0;
 const SLOWEST: usize = 1;
 const ROUND_TRIP: usize = 3;
@@ -24,11 +23,8 @@ impl Sweep {
 
 struct SweepTable<'a> {
     sweep: &'a Sweep,
-    /// Lines of each figure.
     lines: Vec<Vec<SweepLine>>,
-    /// Indices of the axes with several values.
     varied: Vec<usize>,
-    /// True if a combination has several seeds.
     has_spread: bool,
     /// Least confidence of all intervals; `None` if a row has too few seeds for one.
     confidence: Option<f64>,
@@ -88,7 +84,7 @@ impl<'a> SweepTable<'a> {
         for (choice, line) in self.rows().take(ROWS_MAX) {
             table.push(self.cells(choice, line));
         }
-        let mut out = format!("{}\n\n", wrap(&self.sweep.title, COLUMNS_MAX).join("\n"));
+        let mut out = wrapped(&self.sweep.title) + "\n";
         table.write(&mut out);
         self.write_notes(&mut out);
         out
@@ -109,7 +105,7 @@ impl<'a> SweepTable<'a> {
         }
         cells.extend(self.last_figures().map(|figure| {
             let median = self.spread(figure, &line.name, choice).map(|[_, median, _]| median);
-            median.map_or_else(|| "–".to_string(), SWEEP_FIGURES[figure].shown)
+            or_dash(median.map(SWEEP_FIGURES[figure].shown))
         }));
         cells
     }

@@ -35,8 +35,8 @@ fn check(case: &str, world: &World, protocol: Stack) -> Vec<DropReason> {
     let (outcome, heard, _) = run(&world.scenario(protocol));
     let mut carried = 0;
     for (link, balance) in outcome.balances.iter().enumerate() {
-        let counters = heard.counters.get(link).copied().unwrap_or_default();
-        let dropped = heard.drops.get(link).copied().unwrap_or_default();
+        let counters = heard.counters.get(&link).copied().unwrap_or_default();
+        let dropped = heard.drops.get(&link).copied().unwrap_or_default();
         assert_eq!(counters.dropped_packets, dropped, "{name}: link {link} says what it drops");
         assert_eq!(
             counters.offered_packets + balance.duplicated,
@@ -44,7 +44,7 @@ fn check(case: &str, world: &World, protocol: Stack) -> Vec<DropReason> {
             "{name}: link {link}: {counters:?} {balance:?}"
         );
         assert!(counters.sent_packets <= counters.offered_packets);
-        let said = heard.duplicated.get(link).copied().unwrap_or_default();
+        let said = heard.duplicated.get(&link).copied().unwrap_or_default();
         assert_eq!(balance.duplicated, said, "{name}: link {link} says what it doubles");
         carried += balance.arrived;
     }

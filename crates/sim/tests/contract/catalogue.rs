@@ -11,7 +11,7 @@ use faircast_proto::forgery::{CREDIT, Change, Format, PGM, TRAM, Value};
 use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::stack::Stack;
 use faircast_proto::transport::Role;
-use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Membership, Transmit};
+use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit, passes, passes_on};
 use faircast_scenario::{Flow, Program};
 use faircast_sim::{Protocols, Simulation, Unobserved};
 use faircast_trace::{Record, Sink, Subject};
@@ -140,23 +140,18 @@ impl Attacker {
             let invented = vec![7; place.len()];
             made.bytes[place].copy_from_slice(self.senders.get(&from).unwrap_or(&invented));
         }
-        if !self.mask.is_empty() && format.kind(&made.bytes) as usize == ACK + 1 {
-            made = match self.repeated.clone() {
-                Some(repeated) => repeated,
-                None => {
-                    made.bytes = format.specimens(&data.bytes, data.zeros)[specimen].clone();
-                    made.bytes.resize(ACK_MASK, 0);
-                    made.bytes.extend_from_slice(&self.mask);
-                    made.bytes[16..24].fill(7);
-                    format.apply(change, &mut made.bytes);
-                    self.repeated.insert(made.clone()).clone()
-                }
-            };
-            self.made.resize(self.plan.len(), None);
-            self.made[number] = Some(made.clone());
-            return Some(made);
+        if self.mask.is_empty() || format.kind(&made.bytes) as usize != ACK + 1 {
+            format.apply(change, &mut made.bytes);
+        } else if let Some(repeated) = self.repeated.clone() {
+            made = repeated;
+        } else {
+            made.bytes = format.specimens(&data.bytes, data.zeros)[specimen].clone();
+            made.bytes.resize(ACK_MASK, 0);
+            made.bytes.extend_from_slice(&self.mask);
+            made.bytes[16..24].fill(7);
+            format.apply(change, &mut made.bytes);
+            self.repeated = Some(made.clone());
         }
-        format.apply(change, &mut made.bytes);
         self.made.resize(self.plan.len(), None);
         self.made[number] = Some(made.clone());
         Some(made)
@@ -205,14 +200,6 @@ impl Machine for Attacked {
         self.strike(cx);
     }
 
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.inner.handle_close(cx);
-    }
-
-    fn poll_membership(&mut self) -> Option<Membership> {
-        self.inner.poll_membership()
-    }
-
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
             let transmit = self.inner.poll_transmit(cx, buf)?;
@@ -224,13 +211,7 @@ impl Machine for Attacked {
         }
     }
 
-    fn poll_event(&mut self) -> Option<FlowEvent> {
-        self.inner.poll_event()
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.inner.next_timeout()
-    }
+    passes_on!(inner: handle_close, poll_membership, poll_event, next_timeout);
 }
 
 struct AttackedRelay {
@@ -270,9 +251,11 @@ impl AttackedRelay {
 }
 
 impl Relay for AttackedRelay {
-    fn interest(&self) -> Interest {
-        self.inner.interest()
+    passes! { inner:
+        fn interest(&self) -> Interest;
+        fn handle_writable(&mut self, cx: &mut Cx<'_>, port: PortId);
     }
+    passes_on!(inner: next_timeout);
 
     fn handle_packet(
         &mut self,
@@ -289,10 +272,6 @@ impl Relay for AttackedRelay {
         let handling = self.inner.handle_packet(cx, packet, buf);
         self.strike(cx);
         handling
-    }
-
-    fn handle_writable(&mut self, cx: &mut Cx<'_>, port: PortId) {
-        self.inner.handle_writable(cx, port);
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
@@ -317,10 +296,6 @@ impl Relay for AttackedRelay {
             }
             buf.clear();
         }
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.inner.next_timeout()
     }
 }
 
@@ -359,6 +334,12 @@ pub(crate) struct Arrivals {
 impl Arrivals {
     pub(crate) fn of(bytes: u64) -> Self {
         Self { goal: bytes / 100 * 99, ..Self::default() }
+    }
+
+    /// Returns the second in which the last of `receivers` had nearly everything.
+    pub(crate) fn done_s(&self, receivers: usize) -> Option<f64> {
+        let last = self.done.values().max().filter(|_| self.done.len() == receivers);
+        last.map(|at| at.as_secs_f64())
     }
 
     pub(crate) fn longest_stall(&self, end: Time) -> f64 {
@@ -487,10 +468,7 @@ impl Case {
             it.1 && it.0.bytes == OBJECT || stream && it.0.lost_packets == 0
         };
         let intact = outcome.deliveries[0].iter().all(whole);
-        let done = match arrivals.done.len() == receivers {
-            true => arrivals.done.values().max().map_or(f64::INFINITY, |at| at.as_secs_f64()),
-            false => f64::INFINITY,
-        };
+        let done = arrivals.done_s(receivers).unwrap_or(f64::INFINITY);
         let stall = arrivals.longest_stall(outcome.at);
         drop(mixed);
         let attacker = attacker.take();

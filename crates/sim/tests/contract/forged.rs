@@ -1,18 +1,17 @@
 //! Packets forged in the sender's or a receiver's name. Sessions recover and deliver everything.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, NodeId, Purpose, Rng, Time};
 use faircast_proto::catalog::scheme;
 use faircast_proto::pgm::wire::{Body, Encoder, OptionType, Packet};
 use faircast_proto::stack::Stack;
 use faircast_proto::{Datagram, Destination, FlowEvent, Machine, Transmit, passes_on};
 use faircast_sim::{Simulation, Unobserved};
-use faircast_trace::{Record, Sink, Subject};
 
+use crate::catalogue::Arrivals;
 use crate::forge::{Forger, seal};
 use crate::lies::{Boxed, Mixed};
 use crate::watch::{Captured, Watched};
@@ -215,24 +214,6 @@ impl Machine for Attacked {
     }
 }
 
-/// Bytes of each receiver, and the time of near completion: forged packets may replace real ones.
-#[derive(Default)]
-struct Arrivals(BTreeMap<NodeId, (u64, Option<Time>)>);
-
-impl Sink for Arrivals {
-    fn record(&mut self, record: &Record) {
-        if let (Event::Delivered { bytes, .. }, Subject::Endpoint { node, .. }) =
-            (record.event, record.subject)
-        {
-            let (sum, done) = self.0.entry(node).or_default();
-            *sum += u64::from(bytes);
-            if *sum >= OBJECT / 100 * 99 {
-                done.get_or_insert(record.at);
-            }
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Victims {
     Receivers,
@@ -279,18 +260,15 @@ fn run(case: Case, attack: Attack) -> (Option<f64>, u64) {
             Attacked::around(inner, against(Victims::Receivers), node.0, &forged)
         },
     };
-    let mut arrivals = Arrivals::default();
+    // Forged packets may replace a few real ones.
+    let mut arrivals = Arrivals::of(OBJECT);
     let simulation = Simulation::new(&scenario, &mixed, &mut arrivals).expect("no file is read");
     let outcome = simulation.run(&mut Unobserved);
-    let mut done: Option<Time> = arrivals.0.values().map(|(_, done)| *done).min().flatten();
-    if arrivals.0.len() == 3 && done.is_some() {
-        done = arrivals.0.values().filter_map(|(_, done)| *done).max();
-    }
     for (delivered, intact) in &outcome.deliveries[0] {
         let whole = *intact || delivery == "stream" && delivered.lost_packets == 0;
         assert!(whole, "{case}, {attack:?}: {delivered:?}");
     }
-    (done.map(Time::as_secs_f64), forged.get())
+    (arrivals.done_s(outcome.deliveries[0].len()), forged.get())
 }
 
 fn each(mut check: impl FnMut(Case, f64)) {

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use faircast_base::{Cx, Duration, FlowId, NodeId, Time};
 use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::transport::Role;
-use faircast_proto::{Datagram, Destination, FlowEvent, FlowMachine, Machine, Transmit, passes_on};
+use faircast_proto::{
+    Datagram, Destination, FlowEvent, FlowMachine, Machine, Transmit, passes, passes_on,
+};
 use faircast_scenario::{Data, Flow, NodeProgram, Program};
 use faircast_sim::{Builtin, Protocols};
 
@@ -219,9 +221,8 @@ impl WatchedRelay {
 const HELD_MAX: usize = 1 << 16;
 
 impl Relay for WatchedRelay {
-    fn interest(&self) -> Interest {
-        self.inner.interest()
-    }
+    passes! { inner: fn interest(&self) -> Interest; }
+    passes_on!(inner: next_timeout);
 
     fn handle_packet(
         &mut self,
@@ -267,9 +268,5 @@ impl Relay for WatchedRelay {
             Egress::Await(_) => {}
         }
         Some(egress)
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.inner.next_timeout()
     }
 }

@@ -107,10 +107,10 @@ pub(crate) struct Heard {
     pub(crate) losses: u64,
     open: BTreeMap<(NodeId, u64), Time>,
     missing: Duration,
-    pub(crate) drops: Vec<u64>,
+    pub(crate) drops: BTreeMap<usize, u64>,
     pub(crate) drop_reasons: Vec<DropReason>,
-    pub(crate) duplicated: Vec<u64>,
-    pub(crate) counters: Vec<LinkCounters>,
+    pub(crate) duplicated: BTreeMap<usize, u64>,
+    pub(crate) counters: BTreeMap<usize, LinkCounters>,
     pub(crate) bad_input: u64,
 }
 
@@ -138,14 +138,14 @@ impl Sink for Heard {
             (Event::PacketDropped { reason, .. }, subject) => {
                 self.drop_reasons.push(reason);
                 if let Subject::Link(link) = subject {
-                    *slot(&mut self.drops, link.index()) += 1;
+                    *self.drops.entry(link.index()).or_default() += 1;
                 }
             }
             (Event::PacketDuplicated { .. }, Subject::Link(link)) => {
-                *slot(&mut self.duplicated, link.index()) += 1;
+                *self.duplicated.entry(link.index()).or_default() += 1;
             }
             (Event::LinkSample(counters), Subject::Link(link)) => {
-                *slot(&mut self.counters, link.index()) = counters;
+                self.counters.insert(link.index(), counters);
             }
             _ => {}
         }
@@ -162,13 +162,6 @@ impl Heard {
     pub(crate) fn missing(&self, end: Time) -> Duration {
         self.open.values().fold(self.missing, |sum, since| sum + end.since(*since))
     }
-}
-
-fn slot<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
-    if list.len() <= index {
-        list.resize(index + 1, T::default());
-    }
-    &mut list[index]
 }
 
 pub(crate) fn run(scenario: &Scenario) -> (SimOutcome, Heard, Watched) {

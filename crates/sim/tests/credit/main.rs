@@ -8,7 +8,7 @@ use std::rc::Rc;
 use faircast_base::{Cx, DropReason, Duration, Event, FlowId, NodeId, Time};
 use faircast_proto::relay::{Egress, Handling, Interest, PortId, Relay, RelayPacket};
 use faircast_proto::transport::Role;
-use faircast_proto::{FlowEvent, FlowMachine, Machine, Transmit, passes_on};
+use faircast_proto::{FlowEvent, FlowMachine, Machine, Transmit, passes, passes_on};
 use faircast_scenario::{Flow, Overrides, Program, Scenario};
 use faircast_sim::{Builtin, Protocols, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink};
@@ -158,26 +158,14 @@ impl Machine for Lossy<FlowMachine> {
 }
 
 impl Relay for Lossy<Box<dyn Relay>> {
-    fn interest(&self) -> Interest {
-        self.inner.interest()
+    passes! { inner:
+        fn interest(&self) -> Interest;
+        fn handle_writable(&mut self, cx: &mut Cx<'_>, port: PortId);
+        fn handle_packet(
+            &mut self, cx: &mut Cx<'_>, packet: &RelayPacket<'_>, buf: &mut Vec<u8>
+        ) -> Handling;
     }
-
-    fn handle_packet(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &RelayPacket<'_>,
-        buf: &mut Vec<u8>,
-    ) -> Handling {
-        self.inner.handle_packet(cx, packet, buf)
-    }
-
-    fn handle_writable(&mut self, cx: &mut Cx<'_>, port: PortId) {
-        self.inner.handle_writable(cx, port);
-    }
-
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.inner.handle_timeout(cx);
-    }
+    passes_on!(inner: handle_timeout, next_timeout);
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Egress> {
         loop {
@@ -187,10 +175,6 @@ impl Relay for Lossy<Box<dyn Relay>> {
             }
             buf.clear();
         }
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.inner.next_timeout()
     }
 }
 

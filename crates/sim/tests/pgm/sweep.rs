@@ -249,25 +249,6 @@ fn an_acker_that_falls_silent_is_replaced() {
 }
 
 #[test]
-fn a_real_file_arrives_byte_by_byte_through_network_elements() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock");
-    let len = std::fs::metadata(file).unwrap().len();
-    let flow = format!(
-        "data = {{ file = \"{file}\" }}\n[[node]]\nname = \"r\"\nprogram = \"pgm-element\""
-    );
-    for loss in ["loss = 0.0", "loss = 0.05", "loss = 0.3"] {
-        let net =
-            Net { there: loss, back: loss, receivers: 20, duration: "300 s", flow: &flow, ..NET };
-        let run = net.run();
-        run.assert_complete(loss);
-        for (delivery, _) in run.receivers() {
-            assert_eq!(delivery.bytes, len, "{loss}");
-            assert!(delivery.digest().is_some());
-        }
-    }
-}
-
-#[test]
 fn ten_thousand_receivers_share_one_lossy_link() {
     let net = Net {
         rate: "2 Mbit/s",

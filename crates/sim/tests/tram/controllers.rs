@@ -34,13 +34,8 @@ fn everything_arrives_with_every_controller() {
             ("least caches", World::with_loss(0.01).with("cache_packets = 16")),
             ("as in the paper", World::with_loss(0.01).with("defaults = \"paper\"")),
         ] {
-            let world = World { protocol, seconds: 600, ..world };
-            let run = world.run(1);
-            run.assert_whole(&format!("{protocol}, {name}"), &[]);
-            let done = run.heard.source_done;
-            let done = done.unwrap_or_else(|| panic!("{protocol}, {name}: the source waits"));
-            let last = (1..=world.receivers()).filter_map(|host| run.completed(host)).max();
-            assert!(Some(done) >= last, "{protocol}, {name}: heads and source leave last");
+            let run = World { protocol, seconds: 600, ..world }.run(1);
+            run.assert_source_ends_last(&format!("{protocol}, {name}"));
         }
     }
 }

@@ -9,12 +9,8 @@ use super::world::{Run, World};
 
 type Tree = BTreeMap<u32, u32>;
 
-fn larger() -> World {
-    World { data: "6 MB", seconds: 600, ..World::with_loss(0.01) }
-}
-
 fn tree(seed: u64) -> Tree {
-    larger().run(seed).tree_at(Time::ZERO + Duration::from_secs(6))
+    World::larger().run(seed).tree_at(Time::ZERO + Duration::from_secs(6))
 }
 
 fn heads(tree: &Tree) -> Vec<u32> {
@@ -23,7 +19,7 @@ fn heads(tree: &Tree) -> Vec<u32> {
 }
 
 fn without(hosts: &[u32], seconds: u32, seed: u64) -> Run {
-    let mut world = larger();
+    let mut world = World::larger();
     for host in hosts {
         let outage = format!("{{ from = \"6 s\", to = \"{} s\" }}", 6 + seconds);
         world.host_links.insert(*host, format!("loss = 0.01\noutages = [ {outage} ]"));
@@ -102,7 +98,7 @@ fn who_was_given_up_and_comes_back_is_not_named() {
 
 #[test]
 fn who_leaves_before_the_end_is_named() {
-    let mut world = larger();
+    let mut world = World::larger();
     world.flow = "join = [ { node = \"m7\", at = \"0 s\", leave = \"6 s\" } ]".into();
     let run = world.run(1);
     run.assert_whole("m7 leaves", &[7]);
@@ -113,7 +109,7 @@ fn who_leaves_before_the_end_is_named() {
 #[test]
 fn a_member_that_accuses_others_all_the_time_is_believed_of_few() {
     for host in [3, 7] {
-        let mut world = larger();
+        let mut world = World::larger();
         world.liars.insert(host, Lie::Accuses);
         let run = world.run(1);
         run.assert_whole(&format!("m{host} accuses"), &[]);

@@ -19,13 +19,9 @@ fn at(seconds: u64) -> Time {
 fn an_object_completes_everywhere_with_every_controller() {
     for protocol in ROWS {
         for loss in [0.0, 0.01, 0.05] {
-            let world = object(protocol, loss);
-            let run = world.run(1);
+            let run = object(protocol, loss).run(1);
             let case = format!("{protocol}, loss {loss}");
-            run.assert_whole(&case, &[]);
-            let done = run.heard.source_done.unwrap_or_else(|| panic!("{case}: the source waits"));
-            let last = (1..=20).filter_map(|host| run.completed(host)).max().unwrap();
-            assert!(done >= last, "{case}: it knows who has it");
+            run.assert_source_ends_last(&case);
             // 2 MB in symbols of 1392 bytes, and the source's repairs for its own members.
             let sent = run.heard.data_packets + run.heard.source_repairs;
             let useful = 2_000_000_f64 / 1392.0;

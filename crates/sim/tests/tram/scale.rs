@@ -62,17 +62,3 @@ fn heads_at_their_limit_have_everything_too() {
         assert!(2 * full > heads.len(), "seed {seed}: {full} of {} are full", heads.len());
     }
 }
-
-#[test]
-fn repairs_of_one_site_do_not_come_to_others() {
-    let mut world = World { data: "5 MB", ..World::new() };
-    world.first_site_links = "loss = 0.05".into();
-    let run = world.run(1);
-    run.assert_whole("5 % at one site", &[]);
-    for host in 6..=20 {
-        let heard = run.overheard[&host];
-        assert!(heard.repairs * 100 < heard.data, "m{host}: {heard:?}");
-    }
-    let of_site: u64 = (1..=5).map(|host| run.overheard[&host].repairs).sum();
-    assert!(of_site > 200, "{of_site} repairs at the site");
-}

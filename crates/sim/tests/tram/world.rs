@@ -51,6 +51,10 @@ impl World {
         Self { hosts_links: keys.clone(), first_site_links: keys, ..Self::new() }
     }
 
+    pub(crate) fn larger() -> Self {
+        Self { data: "6 MB", seconds: 600, ..Self::with_loss(0.01) }
+    }
+
     pub(crate) fn with(mut self, options: &str) -> Self {
         self.options = format!("{}, {options}", self.options);
         self
@@ -220,6 +224,15 @@ impl Run {
         let abandoned: Vec<_> =
             self.heard.abandoned.keys().filter(|it| !but.contains(it)).collect();
         assert!(abandoned.is_empty(), "{case}: {abandoned:?} gave packets up");
+    }
+
+    /// Heads and source know which receivers have everything, and leave after these.
+    #[track_caller]
+    pub(crate) fn assert_source_ends_last(&self, case: &str) {
+        self.assert_whole(case, &[]);
+        let receivers = &self.outcome.deliveries[0];
+        let last = receivers.iter().filter_map(|(delivery, _)| delivery.completed).max();
+        assert!(self.heard.source_done >= last, "{case}: {:?}, {last:?}", self.heard.source_done);
     }
 
     pub(crate) fn tree_at(&self, at: Time) -> BTreeMap<u32, u32> {

@@ -61,14 +61,10 @@ pub(crate) struct Case {
 impl MatrixFile {
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
         let mut matrix: Self = from_toml(file, text)?;
-        let Self { cases, session, .. } = &mut matrix;
-        *cases = std::mem::take(cases)
-            .into_iter()
-            .flat_map(|case| {
-                let twin = case.objects.then(|| case.with_objects(session));
-                std::iter::once(case).chain(twin)
-            })
-            .collect();
+        for case in std::mem::take(&mut matrix.cases) {
+            let twin = case.objects.then(|| case.with_objects(&matrix));
+            matrix.cases.extend([Some(case), twin].into_iter().flatten());
+        }
         matrix.check().map_err(|problem| format!("{file}: {problem}"))?;
         Ok(matrix)
     }
@@ -104,21 +100,17 @@ impl MatrixFile {
     }
 }
 
-const OBJECTS: &str = "-object";
-
 /// Option of protocols that distinguish streams and objects: the kind to send.
 const DELIVERY: &str = "delivery";
 
 impl Case {
-    fn with_objects(&self, session: &str) -> Self {
+    fn with_objects(&self, matrix: &MatrixFile) -> Self {
         let mut case = self.clone();
-        let judged = [self.session.as_deref().unwrap_or(session).to_string()];
-        let sessions = if self.sessions.is_empty() { &judged[..] } else { &self.sessions[..] };
-        let delivery = |session: &String| format!("flow.{session}.options.{DELIVERY}=object");
+        let delivery = |session: String| format!("flow.{session}.options.{DELIVERY}=object");
         case.sends_objects = true;
-        case.id.push_str(OBJECTS);
+        case.id.push_str("-object");
         case.question.push_str(" Sent as an object.");
-        case.set.extend(sessions.iter().map(delivery));
+        case.set.extend(self.replaced(matrix).into_iter().map(delivery));
         case
     }
 
@@ -133,22 +125,25 @@ impl Case {
         self.session.as_deref().unwrap_or(&matrix.session)
     }
 
+    fn replaced(&self, matrix: &MatrixFile) -> Vec<String> {
+        match self.sessions.is_empty() {
+            true => vec![self.session(matrix).to_string()],
+            false => self.sessions.clone(),
+        }
+    }
+
     pub(crate) fn experiment(&self, matrix: &MatrixFile, quick: bool) -> Experiment {
         let mut set = self.set.clone();
         if quick {
             set.extend(self.quick.iter().flatten().cloned());
         }
-        let sessions = match self.sessions.is_empty() {
-            true => vec![self.session(matrix).to_string()],
-            false => self.sessions.clone(),
-        };
         Experiment {
             id: self.id.clone(),
             group: self.group.clone(),
             question: self.question.clone(),
             scenario: self.scenario.clone(),
             set,
-            sessions,
+            sessions: self.replaced(matrix),
             seeds: self.seeds,
             judges_schemes: true,
             bottlenecks: self.bottlenecks.clone(),

@@ -1,36 +1,34 @@
 //! Cell of the matrix, one scheme in one case: the figures of each run, and its page.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use faircast_base::Time;
-use faircast_report::{Figure, FlowSummary, Rates, RunPage, Spread, Summary, run_page};
-use faircast_trace::Header;
+use faircast_report::{Figure, FlowSummary, Rates, Spread, run_page};
 
 use super::Work;
-use super::cases::{Case, MatrixFile};
+use super::cases::MatrixFile;
 use crate::Error;
 use crate::files::write;
-use crate::suite::runner::{MeasuredRun, Plot, Runner};
+use crate::suite::runner::{MeasuredRun, Runner};
 use crate::suite::score::utilisation;
 
-pub(super) struct Measured {
-    figures: Vec<(Figure, f64)>,
-    page: Option<(Plot, Summary)>,
-}
+/// Figures of one run.
+pub(super) type Figures = Vec<(Figure, f64)>;
 
 /// Runs one seed of a case, and if the case has such a run, again with the slowest receiver alone.
+/// Writes the page of the run to the file `page`.
 pub(super) fn measure(
     runner: &Runner<'_>,
     file: &MatrixFile,
     work: &Work<'_>,
     seed: u64,
-    pages: bool,
-) -> Result<Measured, Error> {
+    page: Option<&Path>,
+) -> Result<Figures, Error> {
     let session = work.case.session(file);
     let header = runner.study.header(&runner.scenario(&work.experiment, seed)?);
     let mut rates = Rates::new(&header);
-    let (run, plot) = runner.run_one(&work.experiment, seed, pages, &mut rates)?;
+    let (run, plot) = runner.run_one(&work.experiment, seed, page.is_some(), &mut rates)?;
     let goal_bps = match &work.alone {
         None => work.case.fair_bps,
         Some(alone) => {
@@ -39,49 +37,34 @@ pub(super) fn measure(
             flow.map(|flow| flow.rates.sent_bps)
         }
     };
-    let figures = figures(work.case, session, &header, &run, &rates, goal_bps);
-    Ok(Measured { figures, page: plot.map(|plot| (plot, run.summary)) })
-}
-
-fn figures(
-    case: &Case,
-    session: &str,
-    header: &Header,
-    run: &MeasuredRun,
-    rates: &Rates,
-    goal_bps: Option<f64>,
-) -> Vec<(Figure, f64)> {
     let MeasuredRun { summary, probe, .. } = run;
-    let Some(index) = header.flows.iter().position(|flow| flow.name == session) else {
-        return Vec::new();
-    };
-    let flow = &summary.flows[index];
-    let start_s = header.flows[index].start_s;
+    let index = header.flows.iter().position(|flow| flow.name == session);
+    let index = index.expect("the case was checked against its scenario");
+    let (case, flow) = (work.case, &summary.flows[index]);
     let [from_s, to_s] = case.span_s.map(|span| span.map(f64::from)).unwrap_or([
-        start_s,
+        header.flows[index].start_s,
         // A stopped session is silent afterwards, not unsteady.
         header.flows[index].stop_s.unwrap_or(summary.ended_s).min(summary.ended_s),
     ]);
     let [from, warm, to] = [from_s, from_s.max(summary.warmup_s), to_s].map(Time::from_secs_f64);
-    let mut figures = Vec::new();
-    if !case.fairness.is_empty() {
-        let ratios = case.fairness.iter().map(|measure| measure.of(summary, probe));
-        figures.extend(fairness(ratios).map(|ratio| (Figure::Fairness, ratio)));
+    let ratios = case.fairness.iter().map(|measure| measure.of(&summary, &probe));
+    let used = || utilisation(&summary, &case.bottlenecks);
+    let share = |goal: f64| if goal > 0.0 { flow.rates.sent_bps / goal } else { 0.0 };
+    let figures = [
+        (Figure::Fairness, fairness(ratios)),
+        (Figure::Utilisation, (!case.bottlenecks.is_empty()).then(used)),
+        (Figure::SettledS, rates.settled_s(index, from, to).or(Some(f64::INFINITY))),
+        (Figure::RateVariation, rates.variation(index, warm, to).or(Some(f64::INFINITY))),
+        (Figure::FeedbackPerS, Some(flow.rates.feedback_per_s)),
+        (Figure::SlowestShare, goal_bps.map(share)),
+        (Figure::Repairs, Some(repairs(flow))),
+    ];
+    let figures = figures.into_iter().filter_map(|(figure, value)| Some((figure, value?)));
+    let figures = figures.collect();
+    if let Some((page, plot)) = page.zip(plot) {
+        write(page, run_page(&plot.header, &summary, &plot.series))?;
     }
-    if !case.bottlenecks.is_empty() {
-        figures.push((Figure::Utilisation, utilisation(summary, &case.bottlenecks)));
-    }
-    let settled = rates.settled_s(index, from, to).unwrap_or(f64::INFINITY);
-    figures.push((Figure::SettledS, settled));
-    let variation = rates.variation(index, warm, to).unwrap_or(f64::INFINITY);
-    figures.push((Figure::RateVariation, variation));
-    figures.push((Figure::FeedbackPerS, flow.rates.feedback_per_s));
-    if let Some(goal_bps) = goal_bps {
-        let share = if goal_bps > 0.0 { flow.rates.sent_bps / goal_bps } else { 0.0 };
-        figures.push((Figure::SlowestShare, share));
-    }
-    figures.push((Figure::Repairs, repairs(flow)));
-    figures
+    Ok(figures)
 }
 
 /// Returns the ratio farthest from 1. Flows without any throughput count as 0.
@@ -98,46 +81,15 @@ fn repairs(flow: &FlowSummary) -> f64 {
     }
 }
 
-pub(super) struct Cell {
-    name: String,
-    folder: Option<PathBuf>,
-    values: BTreeMap<Figure, BTreeMap<u64, f64>>,
-}
-
-impl Cell {
-    pub(super) fn new(name: String, folder: Option<PathBuf>) -> Self {
-        Self { name, folder, values: BTreeMap::new() }
-    }
-
-    pub(super) fn take(&mut self, seed: u64, measured: Measured) -> Result<(), Error> {
-        for (figure, value) in measured.figures {
-            self.values.entry(figure).or_default().insert(seed, value);
-        }
-        let (Some(folder), Some((plot, summary))) = (&self.folder, measured.page) else {
-            return Ok(());
-        };
-        let page = run_page(&plot.header, &summary, &plot.series);
-        write(&folder.join(self.page(seed)), page)
-    }
-
-    pub(super) fn figures(&self) -> Vec<Spread> {
-        let spread = |(figure, values): (&Figure, &BTreeMap<u64, f64>)| {
-            Spread::of(*figure, values.iter().map(|(seed, value)| (*seed, *value)).collect())
-        };
-        self.values.iter().filter_map(spread).collect()
-    }
-
-    pub(super) fn pages(&self) -> Vec<RunPage> {
-        let seeds = self.values.values().flat_map(BTreeMap::keys).copied();
-        let seeds: BTreeSet<u64> = seeds.collect();
-        let page = |seed| RunPage { seed, page: format!("runs/{}", self.page(seed)) };
-        let written = seeds.into_iter().filter(|_| self.folder.is_some());
-        written.map(page).collect()
-    }
-
-    fn page(&self, seed: u64) -> String {
-        format!("{}-{seed}.html", self.name)
-    }
+pub(super) fn spreads(runs: &BTreeMap<u64, Figures>) -> Vec<Spread> {
+    let spread = |figure: Figure| {
+        let values = runs.iter().filter_map(|(seed, figures)| {
+            let (_, value) = figures.iter().find(|(known, _)| *known == figure)?;
+            Some((*seed, *value))
+        });
+        Spread::of(figure, values.collect())
+    };
+    Figure::ALL.into_iter().filter_map(spread).collect()
 }
 
 #[cfg(test)]
@@ -161,14 +113,10 @@ mod tests {
 
     #[test]
     fn a_cell_has_the_spread_of_every_figure_whatever_came_first() {
-        let run = |fairness: f64, feedback: f64| Measured {
-            figures: vec![(Figure::FeedbackPerS, feedback), (Figure::Fairness, fairness)],
-            page: None,
+        let run = |fairness: f64, feedback: f64| {
+            vec![(Figure::FeedbackPerS, feedback), (Figure::Fairness, fairness)]
         };
-        let mut cell = Cell::new("case-scheme".into(), None);
-        cell.take(2, run(0.5, 10.0)).unwrap();
-        cell.take(1, run(0.9, 30.0)).unwrap();
-        let figures = cell.figures();
+        let figures = spreads(&BTreeMap::from([(2, run(0.5, 10.0)), (1, run(0.9, 30.0))]));
         assert_eq!(figures.len(), 2);
         let [fairness, feedback] = [&figures[0], &figures[1]];
         assert_eq!(
@@ -177,6 +125,5 @@ mod tests {
         );
         assert_eq!(fairness.per_seed, [(1, 0.9), (2, 0.5)]);
         assert_eq!((feedback.worst, feedback.worst_seed), (30.0, 1));
-        assert!(cell.pages().is_empty(), "no folder, no pages");
     }
 }

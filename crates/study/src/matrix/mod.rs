@@ -3,15 +3,15 @@
 mod cases;
 mod cell;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
-use faircast_report::{Matrix, MatrixCase, MatrixCell};
+use faircast_report::{Matrix, MatrixCase, MatrixCell, RunPage};
 use faircast_scenario::Catalog;
 use rayon::prelude::*;
 
 use self::cases::{Case, MatrixFile};
-use self::cell::Cell;
+use self::cell::Figures;
 use crate::files::make_folder;
 use crate::monitor::Runs;
 use crate::suite::runner::{Files, Runner};
@@ -116,31 +116,30 @@ impl Comparison {
         let experiments: Vec<Work<'_>> = self.file.cases.iter().map(work).collect();
         let mut jobs = self.jobs(&runners, &experiments)?;
         jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
-        let cells: Vec<Vec<Mutex<Cell>>> = experiments
-            .iter()
-            .map(|work| {
-                let cell = |scheme: &&str| {
-                    let page = format!("{}-{scheme}", work.case.id);
-                    Mutex::new(Cell::new(page, runs.clone()))
-                };
-                self.names().iter().map(cell).collect()
-            })
-            .collect();
         // Costs of runs differ by a factor of a thousand, so progress counts their weights.
         let total = jobs.iter().map(|job| job.weight).sum();
         let (name, count) = (&*self.file.name, jobs.len());
         monitor.begin(Runs { name, count, weight: total, long: false });
-        let ended: Result<(), Error> = jobs.into_par_iter().with_max_len(1).try_for_each(|job| {
-            let (runner, work) = (&runners[job.scheme], &experiments[job.case]);
-            let measured = cell::measure(runner, &self.file, work, job.seed, runs.is_some())?;
-            let cell = &cells[job.case][job.scheme];
-            cell.lock().expect("nobody panics with it").take(job.seed, measured)?;
-            monitor.ended(job.weight);
-            Ok(())
-        });
+        let ended: Result<Vec<(Job, Figures)>, Error> = jobs
+            .into_par_iter()
+            .with_max_len(1)
+            .map(|job| {
+                let (runner, work) = (&runners[job.scheme], &experiments[job.case]);
+                let name = self.page(work.case, job.scheme, job.seed);
+                let page = runs.as_ref().map(|folder| folder.join(name));
+                let figures = cell::measure(runner, &self.file, work, job.seed, page.as_deref())?;
+                monitor.ended(job.weight);
+                Ok((job, figures))
+            })
+            .collect();
         monitor.finish();
-        ended?;
-        let cases = experiments.iter().zip(cells).map(|(work, cells)| self.case(work, cells));
+        let mut cells = vec![vec![BTreeMap::new(); runners.len()]; experiments.len()];
+        for (job, figures) in ended? {
+            cells[job.case][job.scheme].insert(job.seed, figures);
+        }
+        let has_pages = runs.is_some();
+        let cases = experiments.iter().zip(cells);
+        let cases = cases.map(|(work, cells)| self.case(work, &cells, has_pages));
         Ok(Matrix {
             name: self.file.name.clone(),
             title: self.file.title.clone(),
@@ -172,11 +171,27 @@ impl Comparison {
         }
     }
 
-    fn case(&self, work: &Work<'_>, cells: Vec<Mutex<Cell>>) -> MatrixCase {
-        let cells = self.names().into_iter().zip(cells).map(|(scheme, cell)| {
-            let cell = cell.into_inner().expect("nobody panics with it");
-            let (figures, runs) = (cell.figures(), cell.pages());
-            MatrixCell { scheme: scheme.to_string(), figures, runs }
+    /// Returns the name of the page of a run.
+    fn page(&self, case: &Case, scheme: usize, seed: u64) -> String {
+        format!("{}-{}-{seed}.html", case.id, self.names()[scheme])
+    }
+
+    fn case(
+        &self,
+        work: &Work<'_>,
+        cells: &[BTreeMap<u64, Figures>],
+        has_pages: bool,
+    ) -> MatrixCase {
+        let cells = cells.iter().enumerate().map(|(scheme, runs)| {
+            let page = |seed: &u64| {
+                let page = format!("runs/{}", self.page(work.case, scheme, *seed));
+                RunPage { seed: *seed, page }
+            };
+            MatrixCell {
+                scheme: self.names()[scheme].to_string(),
+                figures: cell::spreads(runs),
+                runs: runs.keys().filter(|_| has_pages).map(page).collect(),
+            }
         });
         MatrixCase {
             id: work.case.id.clone(),

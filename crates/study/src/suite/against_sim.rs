@@ -36,8 +36,7 @@ pub(crate) fn simulated(
         for row in &experiment.rows {
             let of_seeds: Vec<f64> =
                 runs.iter().map(|run| row.measure.of(&run.summary, &run.probe)).collect();
-            let id = row.id.as_ref().unwrap_or(&experiment.id).clone();
-            values.insert(id, row.statistic.of(&of_seeds));
+            values.insert(experiment.row_id(row).to_string(), row.statistic.of(&of_seeds));
         }
     }
     Ok(values)

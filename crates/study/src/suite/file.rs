@@ -73,13 +73,16 @@ pub(crate) struct Experiment {
 }
 
 impl Experiment {
+    pub(crate) fn row_id<'a>(&'a self, row: &'a RowFile) -> &'a str {
+        row.id.as_ref().unwrap_or(&self.id)
+    }
+
     fn twin(&self, name: &str, question: &str) -> Self {
         let mut twin = self.clone();
         twin.id = format!("{}-{name}", self.id);
         twin.question = format!("{} {question}", self.question);
         for row in &mut twin.rows {
-            let id = row.id.as_ref().unwrap_or(&self.id);
-            row.id = Some(format!("{id}-{name}"));
+            row.id = Some(format!("{}-{name}", self.row_id(row)));
             row.fairer_than = row.fairer_than.as_ref().map(|other| format!("{other}-{name}"));
             // The setting was fitted to the figure of the experiment itself.
             row.fitted = None;
@@ -232,22 +235,24 @@ impl SuiteFile {
         })
     }
 
+    /// Returns all rows with their ids.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &RowFile)> {
+        self.experiments.iter().flat_map(|of| of.rows.iter().map(|row| (of.row_id(row), row)))
+    }
+
     fn add_variants(&mut self) -> Result<(), String> {
-        let Self { experiments, variants, .. } = self;
-        for experiment in std::mem::take(experiments) {
-            let mut twins = Vec::new();
+        for experiment in std::mem::take(&mut self.experiments) {
+            self.experiments.push(experiment.clone());
             for name in &experiment.variants {
-                let variant = variants.get(name).ok_or_else(|| {
+                let variant = self.variants.get(name).ok_or_else(|| {
                     format!("experiment \"{}\": there is no [variant.{name}]", experiment.id)
                 })?;
                 plain("variant", name)?;
                 let mut twin = experiment.twin(name, &variant.question);
                 twin.set.extend(variant.set.iter().cloned());
                 twin.lab = None;
-                twins.push(twin);
+                self.experiments.push(twin);
             }
-            experiments.push(experiment);
-            experiments.append(&mut twins);
         }
         Ok(())
     }
@@ -287,14 +292,13 @@ impl SuiteFile {
             if experiment.rows.is_empty() {
                 return Err(format!("experiment \"{id}\": has no row, and so no verdict"));
             }
-            for row in &experiment.rows {
-                let id = row.id.as_ref().unwrap_or(id);
-                if rows.insert(id, row).is_some() {
-                    return Err(format!(
-                        "row \"{id}\": the id is there twice; several rows of one experiment need \
-                         ids of their own"
-                    ));
-                }
+        }
+        for (id, row) in self.rows() {
+            if rows.insert(id, row).is_some() {
+                return Err(format!(
+                    "row \"{id}\": the id is there twice; several rows of one experiment need ids \
+                     of their own"
+                ));
             }
         }
         for (id, row) in &rows {

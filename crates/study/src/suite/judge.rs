@@ -28,11 +28,8 @@ pub(super) fn rows(
                 experiment.id
             ));
         }
-        let (mut scenario, mut series) = (None, None);
-        if let Some(plot) = plot {
-            scenario = Some((plot.header.scenario, plot.header.text));
-            series = Some(plot.series);
-        }
+        let (mut scenario, mut series) =
+            plot.map(|plot| ((plot.header.scenario, plot.header.text), plot.series)).unzip();
         for (file, optimum) in experiment.rows.iter().zip(optima) {
             let value =
                 |run: &MeasuredRun| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
@@ -40,16 +37,16 @@ pub(super) fn rows(
             let optimum =
                 optimum.map(|(objective, value)| Optimum { objective: objective.name(), value });
             let words = Row {
-                id: file.id.clone().unwrap_or_else(|| experiment.id.clone()),
+                id: experiment.row_id(file).to_string(),
                 source: Source {
                     group: experiment.group.clone(),
                     experiment: experiment.id.clone(),
                     file: experiment.scenario.clone(),
                     set: experiment.set.clone(),
-                    measure: String::new(),
                     question: experiment.question.clone(),
                     paper_says: experiment.paper_says.clone(),
                     scenario: scenario.take(),
+                    ..Source::default()
                 },
                 values: Values { optimum, ..Values::default() },
                 series: series.take(),
@@ -70,31 +67,22 @@ pub(super) fn rows(
 }
 
 fn judge_rows_of_rows(suite: &SuiteFile, rows: &mut [Row]) {
-    for experiment in &suite.experiments {
-        for file in &experiment.rows {
-            let Some(targets) = file.measure.rows() else { continue };
-            let id = file.id.as_ref().unwrap_or(&experiment.id);
-            let Some(index) = rows.iter().position(|row| row.id == *id) else { continue };
-            let all = suite
-                .experiments
-                .iter()
-                .flat_map(|of| of.rows.iter().map(|row| row.id.as_ref().unwrap_or(&of.id)));
-            let wanted: Vec<&str> = all
-                .filter(|id| targets.iter().any(|target| is_target(id, target)))
-                .map(|id| &**id)
-                .collect();
-            let ran = |id: &&str| rows.iter().any(|row| row.id == **id && !row.per_seed.is_empty());
-            let missing: Vec<&str> = wanted.iter().copied().filter(|id| !ran(id)).collect();
-            let values = match missing.is_empty() {
-                true => seed_by_seed(file, &wanted, rows),
-                false => Vec::new(),
-            };
-            let words = std::mem::take(&mut rows[index]);
-            let row = &mut rows[index];
-            *row = judge(file, values, words);
-            if !missing.is_empty() {
-                leave(row, &format!("these rows were not run: {}", missing.join(", ")));
-            }
+    for (id, file) in suite.rows() {
+        let Some(targets) = file.measure.rows() else { continue };
+        let Some(index) = rows.iter().position(|row| row.id == id) else { continue };
+        let is_wanted = |id: &&str| targets.iter().any(|target| is_target(id, target));
+        let wanted: Vec<&str> = suite.rows().map(|(id, _)| id).filter(is_wanted).collect();
+        let ran = |id: &&str| rows.iter().any(|row| row.id == **id && !row.per_seed.is_empty());
+        let missing: Vec<&str> = wanted.iter().copied().filter(|id| !ran(id)).collect();
+        let values = match missing.is_empty() {
+            true => seed_by_seed(file, &wanted, rows),
+            false => Vec::new(),
+        };
+        let words = std::mem::take(&mut rows[index]);
+        rows[index] = judge(file, values, words);
+        if !missing.is_empty() {
+            let why = format!("these rows were not run: {}", missing.join(", "));
+            leave(&mut rows[index], &why);
         }
     }
 }
@@ -146,31 +134,31 @@ fn prove(rows: &mut [Row]) {
 /// Sets the verdicts of rows that must be fairer than another row, which must have run.
 fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
     let unfairness = |ratio: f64| faircast_base::math::ln(ratio).abs();
-    for experiment in &suite.experiments {
-        for file in &experiment.rows {
-            let Some(other) = &file.fairer_than else { continue };
-            let id = file.id.as_ref().unwrap_or(&experiment.id);
-            let other_ours = rows.iter().find(|row| row.id == *other).map(|row| row.values.ours);
-            // A row without a valid run has its reason already.
-            let is_row = |row: &&mut Row| row.id == *id && !row.per_seed.is_empty();
-            let Some(row) = rows.iter_mut().find(is_row) else { continue };
-            // Medians differ by chance, so the row's whole confidence interval must be fairer.
-            let interval = median_interval(row.per_seed.iter().map(|(_, value)| *value));
-            let ends =
-                interval.map_or([row.values.ours; 2], |interval| [interval.low, interval.high]);
-            let is_fairer =
-                |other: f64| ends.iter().all(|end| unfairness(*end) < unfairness(other));
-            let fairer = other_ours.is_some_and(is_fairer);
-            row.accepted.holds &= fairer;
-            let known = file.explained.clone().or(file.conjecture.clone());
-            row.cause.explained = known.filter(|_| !row.accepted.holds);
-            row.cause.proved_by =
-                if row.accepted.holds { Vec::new() } else { file.proved_by.clone() };
-            match other_ours {
-                Some(ours) => accept_fairer(row, ours),
-                None => row.accepted.reason = format!("{other} was not run: {}", file.reason),
-            }
+    for (id, file) in suite.rows() {
+        let Some(other) = &file.fairer_than else { continue };
+        let other_ours = rows.iter().find(|row| row.id == *other).map(|row| row.values.ours);
+        // A row without a valid run has its reason already.
+        let is_row = |row: &&mut Row| row.id == id && !row.per_seed.is_empty();
+        let Some(row) = rows.iter_mut().find(is_row) else { continue };
+        // Medians differ by chance, so the row's whole confidence interval must be fairer.
+        let interval = median_interval(row.per_seed.iter().map(|(_, value)| *value));
+        let ends = interval.map_or([row.values.ours; 2], |interval| [interval.low, interval.high]);
+        let is_fairer = |other: f64| ends.iter().all(|end| unfairness(*end) < unfairness(other));
+        row.accepted.holds &= other_ours.is_some_and(is_fairer);
+        row.cause = cause(file, row.accepted.holds);
+        match other_ours {
+            Some(ours) => accept_fairer(row, ours),
+            None => row.accepted.reason = format!("{other} was not run: {}", file.reason),
         }
+    }
+}
+
+fn cause(file: &RowFile, holds: bool) -> MissCause {
+    MissCause {
+        explained: file.explained.clone().or(file.conjecture.clone()).filter(|_| !holds),
+        proved_by: if holds { Vec::new() } else { file.proved_by.clone() },
+        fitted: file.fitted.clone(),
+        baseline: file.baseline,
     }
 }
 
@@ -194,11 +182,8 @@ fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>, words: Row) -> Row {
     let values: Vec<f64> = per_seed.iter().map(|(_, value)| *value).collect();
     let ours = file.statistic.of(&values);
     let (mut low, mut high) = file.range();
-    if let Some((from, to)) = file
-        .paper
-        .filter(|_| file.within_seeds)
-        .and_then(|paper| within_seeds(paper, ours, &values))
-    {
+    let paper = file.paper.filter(|_| file.within_seeds);
+    if let Some((from, to)) = paper.and_then(|paper| within_seeds(paper, ours, &values)) {
         (low, high) = worth::without_no_effect(file, (low.min(from), high.max(to)));
     }
     let paper_size = file.paper.map_or(0.0, f64::abs);
@@ -228,13 +213,8 @@ fn judge(file: &RowFile, per_seed: Vec<(u64, f64)>, words: Row) -> Row {
             fairer_than: file.fairer_than.clone(),
             reason: file.reason.clone(),
         },
-        cause: MissCause {
-            explained: file.explained.clone().or(file.conjecture.clone()).filter(|_| !holds),
-            proved_by: if holds { Vec::new() } else { file.proved_by.clone() },
-            fitted: file.fitted.clone(),
-            baseline: file.baseline,
-        },
-        source: Source { measure: file.measure.text().to_string(), ..words.source },
+        cause: cause(file, holds),
+        source: Source { measure: file.measure.text.clone(), ..words.source },
         per_seed,
         ..words
     }

@@ -5,7 +5,7 @@ use faircast_report::{FlowSummary, LinkSummary, Summary};
 use faircast_scenario::Scenario;
 use serde::Deserialize;
 
-use super::overlay::{CLIENT_QUANTITIES, OVERLAY_LINK_QUANTITIES, OverlayQuantity};
+use super::overlay::{OVERLAY_QUANTITIES, OverlayPart, OverlayQuantity};
 use super::probe::{BIN_S, FlowProbe, Probe};
 
 /// Expression over figures, with the syntax and quantities of `docs/research.md`. A final `<
@@ -14,7 +14,7 @@ use super::probe::{BIN_S, FlowProbe, Probe};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Measure {
-    text: String,
+    pub(crate) text: String,
     numerator: Term,
     denominator: Option<Term>,
     below: Option<f64>,
@@ -48,9 +48,8 @@ enum Quantity {
         to_s: u32,
     },
     Link(LinkQuantity),
-    /// Quantity of clients or links of the overlay, over a span or the counted time.
-    Client(OverlayQuantity, Option<(u32, u32)>),
-    OverlayLink(OverlayQuantity, Option<(u32, u32)>),
+    /// Quantity of a part of the overlay, over a span or the counted time.
+    Overlay(OverlayPart, OverlayQuantity, Option<(u32, u32)>),
     Jain,
     Rows,
     Optimum,
@@ -73,8 +72,10 @@ type LinkQuantity = fn(&LinkSummary) -> f64;
 
 const SPANNED: &[(&str, FlowSpan)] = &[
     ("throughput_bps@", |flow, from_s, to_s| flow.run.throughput_bps(flow.index, from_s, to_s)),
-    ("switches@", |flow, from_s, to_s| flow.probe.switches_between(from_s, to_s)),
-    ("first_switch_s@", |flow, from_s, to_s| flow.probe.first_switch_s(from_s, to_s)),
+    ("switches@", |flow, from_s, to_s| flow.probe.switched(from_s, to_s).count() as f64),
+    ("first_switch_s@", |flow, from_s, to_s| {
+        flow.probe.switched(from_s, to_s).next().unwrap_or(f64::INFINITY)
+    }),
 ];
 
 const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
@@ -99,8 +100,8 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("window_min", |flow| flow.probe.window.min),
     ("window_max", |flow| flow.probe.window.max),
     ("window_at_one", |flow| flow.probe.window.visits_to_one as f64),
-    ("window_above_first", |flow| flow.probe.above_first_share()),
-    ("switch_pairs", |flow| flow.probe.pairs.count() as f64),
+    ("window_above_first", |flow| flow.probe.above_s / flow.probe.both_s),
+    ("switch_pairs", |flow| flow.probe.pairs.found.len() as f64),
     ("cuts_per_switch_pair", |flow| flow.probe.pairs.cuts_mean()),
     ("switch_pairs_cut_often", |flow| flow.probe.pairs.cut_often_share()),
     ("completed_s", |flow| flow.summary.completed_s.unwrap_or(f64::INFINITY)),
@@ -157,7 +158,7 @@ impl TryFrom<String> for Measure {
     }
 }
 
-fn unknown(quantity: &str, known: impl Iterator<Item = &'static str>) -> String {
+fn unknown(quantity: &str) -> String {
     if quantity.contains('@') {
         let spanned: Vec<String> =
             SPANNED.iter().map(|(name, _)| format!("{name}60..100")).collect();
@@ -166,7 +167,10 @@ fn unknown(quantity: &str, known: impl Iterator<Item = &'static str>) -> String 
             "no quantity \"{quantity}\"; between two moments, in whole tens of seconds, there are {spanned}"
         );
     }
-    let known: Vec<&str> = known.collect();
+    let flows = FLOW_QUANTITIES.iter().map(|(name, _)| *name);
+    let known = flows.chain(LINK_QUANTITIES.iter().map(|(name, _)| *name));
+    let known = known.chain(OVERLAY_QUANTITIES.iter().map(|(name, ..)| *name));
+    let known: Vec<&str> = known.chain(["jain", "rows", "optimum"]).collect();
     let hint = did_you_mean(quantity, known.iter().copied());
     format!("no quantity \"{quantity}\"{hint}; there are {}", known.join(", "))
 }
@@ -174,40 +178,36 @@ fn unknown(quantity: &str, known: impl Iterator<Item = &'static str>) -> String 
 impl Term {
     fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<_> = text.split_whitespace().collect();
-        let (fold, rest) = match words[..] {
-            ["sum", ref rest @ ..] => (Fold::Sum, rest),
-            ["mean", ref rest @ ..] => (Fold::Mean, rest),
-            ["min", ref rest @ ..] => (Fold::Min, rest),
-            ["max", ref rest @ ..] => (Fold::Max, rest),
-            ["geometric_mean", ref rest @ ..] => (Fold::GeometricMean, rest),
-            ["sign_test", ref rest @ ..] => (Fold::SignTest, rest),
-            ref rest => (Fold::Mean, rest),
+        let fold = words.first().and_then(|word| FOLDS.iter().find(|(name, _)| name == word));
+        let (fold, rest) = fold.map_or((Fold::Mean, &words[..]), |(_, fold)| (*fold, &words[1..]));
+        let [word, target] = rest[..] else {
+            let folds = FOLDS.map(|(name, _)| name).join("|");
+            return Err(format!("measure \"{text}\" is not [{folds}] QUANTITY TARGET"));
         };
-        let [quantity, target] = rest[..] else {
-            return Err(format!("measure \"{text}\" is not [{FOLDS}] QUANTITY TARGET"));
+        let overlay = |name: &str, span| {
+            let (_, part, what) = OVERLAY_QUANTITIES.iter().find(|(known, ..)| *known == name)?;
+            Some(Quantity::Overlay(*part, *what, span))
         };
-        let known = FLOW_QUANTITIES
-            .iter()
-            .map(|(name, quantity)| (*name, Quantity::Flow(*quantity)))
-            .chain(LINK_QUANTITIES.iter().map(|(name, q)| (*name, Quantity::Link(*q))))
-            .chain(overlay(None))
-            .chain([("jain", Quantity::Jain), ("rows", Quantity::Rows)])
-            .chain([("optimum", Quantity::Optimum)]);
-        let spanned = quantity.split_once('@').and_then(|(name, text)| {
-            let found = overlay(Some(span(text)?)).find(|(known, _)| *known == name);
-            found.map(|(_, quantity)| quantity)
+        let between = word.split_once('@').and_then(|(name, text)| {
+            let (from_s, to_s) = span(text)?;
+            let spanned = SPANNED.iter().find(|(known, _)| known.strip_suffix('@') == Some(name));
+            let spanned = spanned.map(|(_, what)| Quantity::Between { what: *what, from_s, to_s });
+            spanned.or_else(|| overlay(name, Some((from_s, to_s))))
         });
-        let between = SPANNED
-            .iter()
-            .find_map(|(name, what)| quantity.strip_prefix(name).map(|span| (*what, span)))
-            .and_then(|(what, span)| between(what, span))
-            .or(spanned);
-        let found = known.clone().find(|(name, _)| *name == quantity).map(|(_, found)| found);
-        let word = quantity.to_string();
-        let Some(quantity) = found.or(between) else {
-            return Err(unknown(quantity, known.map(|(name, _)| name)));
+        let flow = FLOW_QUANTITIES.iter().find(|(name, _)| *name == word);
+        let link = LINK_QUANTITIES.iter().find(|(name, _)| *name == word);
+        let quantity = match word {
+            "jain" => Some(Quantity::Jain),
+            "rows" => Some(Quantity::Rows),
+            "optimum" => Some(Quantity::Optimum),
+            _ => flow.map(|(_, quantity)| Quantity::Flow(*quantity)),
         };
-        Ok(Self { fold, quantity, word, target: target.to_string() })
+        let quantity = quantity
+            .or_else(|| link.map(|(_, quantity)| Quantity::Link(*quantity)))
+            .or_else(|| overlay(word, None))
+            .or(between)
+            .ok_or_else(|| unknown(word))?;
+        Ok(Self { fold, quantity, word: word.to_string(), target: target.to_string() })
     }
 
     fn is_of_rows(&self) -> bool {
@@ -217,8 +217,13 @@ impl Term {
     fn check(&self, scenario: &Scenario) -> Result<(), String> {
         let (what, names): (_, Vec<String>) = match self.quantity {
             Quantity::Link(_) => ("link", link_names(scenario)),
-            Quantity::Client(..) => ("client", client_names(scenario)),
-            Quantity::OverlayLink(..) => ("link between daemons", daemon_links(scenario)),
+            Quantity::Overlay(OverlayPart::Clients, ..) => {
+                let clients = scenario.clients().into_iter();
+                ("client", clients.map(|(_, client)| client.name.clone()).collect())
+            }
+            Quantity::Overlay(OverlayPart::Links, ..) => {
+                ("link between daemons", daemon_links(scenario))
+            }
             Quantity::Rows | Quantity::Optimum => return Ok(()),
             _ => ("flow", scenario.flows.iter().map(|flow| flow.name.clone()).collect()),
         };
@@ -233,9 +238,7 @@ impl Term {
         }
         let duration_s = scenario.duration.as_secs_f64();
         match self.quantity {
-            Quantity::Between { to_s, .. }
-            | Quantity::Client(_, Some((_, to_s)))
-            | Quantity::OverlayLink(_, Some((_, to_s)))
+            Quantity::Between { to_s, .. } | Quantity::Overlay(.., Some((_, to_s)))
                 if f64::from(to_s) > duration_s =>
             {
                 Err(format!("counts up to {to_s} s; its scenario ends at {duration_s} s"))
@@ -269,15 +272,10 @@ impl Term {
                 let links = summary.links.iter().filter(|link| self.matches(&name(link)));
                 self.fold.of(links.map(quantity))
             }
-            Quantity::Client(what, span) => {
-                let is_meant = |name: &str| self.matches(name);
-                let of = run.overlay.of_clients(what, span, summary.ended_s, is_meant);
-                self.fold.of(of.into_iter())
-            }
-            Quantity::OverlayLink(what, span) => {
-                let is_meant = |name: &str| self.matches(name);
-                let of = run.overlay.of_links(what, span, summary.ended_s, is_meant);
-                self.fold.of(of.into_iter())
+            Quantity::Overlay(part, what, span) => {
+                let all = run.overlay.bins(part).into_iter();
+                let bins = all.filter(|(name, _)| self.matches(name)).map(|(_, bins)| bins);
+                self.fold.of(bins.map(|bins| run.overlay.value(what, span, summary.ended_s, bins)))
             }
             Quantity::Rows | Quantity::Optimum => f64::NAN,
             Quantity::Jain => {
@@ -302,27 +300,11 @@ pub(crate) fn link_names(scenario: &Scenario) -> Vec<String> {
 const NAMES_SHOWN_MAX: usize = 20;
 
 /// Parses a span such as `180..300`, both ends whole tens.
-fn between(what: FlowSpan, text: &str) -> Option<Quantity> {
-    let (from_s, to_s) = span(text)?;
-    Some(Quantity::Between { what, from_s, to_s })
-}
-
 fn span(text: &str) -> Option<(u32, u32)> {
     let (from, to) = text.split_once("..")?;
     let (from_s, to_s) = (from.parse().ok()?, to.parse().ok()?);
     let whole = |s: u32| s.is_multiple_of(BIN_S);
     (from_s < to_s && whole(from_s) && whole(to_s)).then_some((from_s, to_s))
-}
-
-fn overlay(span: Option<(u32, u32)>) -> impl Iterator<Item = (&'static str, Quantity)> + Clone {
-    let clients = CLIENT_QUANTITIES.iter();
-    let clients = clients.map(move |(name, what)| (*name, Quantity::Client(*what, span)));
-    let links = OVERLAY_LINK_QUANTITIES.iter();
-    clients.chain(links.map(move |(name, what)| (*name, Quantity::OverlayLink(*what, span))))
-}
-
-fn client_names(scenario: &Scenario) -> Vec<String> {
-    scenario.clients().into_iter().map(|(_, client)| client.name.clone()).collect()
 }
 
 fn daemon_links(scenario: &Scenario) -> Vec<String> {
@@ -357,7 +339,14 @@ impl Fold {
     }
 }
 
-const FOLDS: &str = "sum|mean|min|max|geometric_mean|sign_test";
+const FOLDS: [(&str, Fold); 6] = [
+    ("sum", Fold::Sum),
+    ("mean", Fold::Mean),
+    ("min", Fold::Min),
+    ("max", Fold::Max),
+    ("geometric_mean", Fold::GeometricMean),
+    ("sign_test", Fold::SignTest),
+];
 
 /// Two-sided sign test of fair coins; equal values count on neither side.
 fn sign_test(below: usize, above: usize) -> f64 {
@@ -372,10 +361,6 @@ fn sign_test(below: usize, above: usize) -> f64 {
 }
 
 impl Measure {
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
     pub(crate) fn check(&self, scenario: &Scenario) -> Result<(), String> {
         self.numerator.check(scenario)?;
         self.denominator.as_ref().map_or(Ok(()), |term| term.check(scenario))
@@ -399,14 +384,13 @@ impl Measure {
 
     /// Returns the span in seconds of a measure of sent data; `Some(None)` is the counted time.
     pub(crate) fn counts_sent(&self) -> Option<Option<(u32, u32)>> {
-        let Term {
-            fold: Fold::Sum | Fold::Mean, quantity: Quantity::Client(_, span), word, ..
-        } = &self.numerator
-        else {
+        let Term { fold, quantity: Quantity::Overlay(.., span), word, .. } = &self.numerator else {
             return None;
         };
         let is_sent = word.split('@').next() == Some("client_sent_bps");
-        (is_sent && self.denominator.is_none() && self.below.is_none()).then_some(*span)
+        let is_sum = matches!(fold, Fold::Sum | Fold::Mean);
+        let is_plain = self.denominator.is_none() && self.below.is_none();
+        (is_sent && is_sum && is_plain).then_some(*span)
     }
 
     pub(crate) fn names(&self, name: &str) -> bool {
@@ -565,10 +549,8 @@ mod tests {
     #[test]
     fn nothing_to_fold_is_not_zero_and_what_is_no_number_is_passed_over_by_none() {
         assert!(Fold::Sum.of(std::iter::empty()).is_nan());
-        for fold in
-            [Fold::Sum, Fold::Mean, Fold::Min, Fold::Max, Fold::GeometricMean, Fold::SignTest]
-        {
-            assert!(fold.of([1.0, f64::NAN, 2.0].into_iter()).is_nan(), "{fold:?}");
+        for (name, fold) in FOLDS {
+            assert!(fold.of([1.0, f64::NAN, 2.0].into_iter()).is_nan(), "{name}");
         }
         assert_eq!(Fold::Max.of([1.0, 3.0, 2.0].into_iter()), 3.0);
     }

@@ -23,7 +23,7 @@ use faircast_report::{self as report, Row, Source};
 
 pub use bundled::BUNDLED;
 pub(crate) use bundled::bundled;
-pub use score::{Ratio, Score, Scores};
+pub use score::Scores;
 
 pub(crate) use file::{Bundled, Experiment, SuiteFile, from_toml, plain};
 

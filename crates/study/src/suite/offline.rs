@@ -1,11 +1,11 @@
 //! Offline optimum of a row: rates of its clients over links with the goodputs measured alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use faircast_base::{Bytes, Duration, NodeId, Time};
-use faircast_link::LinkConfig;
-use faircast_overlay::{FlowControl, Service};
-use faircast_scenario::{ClientSpec, DaemonSpec, GroupStay, LinkSpec, Node, Scenario, SendSpec};
+use faircast_overlay::Service;
+use faircast_scenario::{ClientSpec, LinkSpec, Overrides, Scenario};
 
 use super::file::RowFile;
 use super::measure::Measure;
@@ -25,11 +25,10 @@ pub(super) fn of_row(
     scenario: &Scenario,
     goodputs: &mut Goodputs<'_>,
 ) -> Result<f64, Error> {
-    let network =
-        Network::new(row, scenario).map_err(|why| Error::Usage(format!("optimum: {why}")))?;
+    let failed = |why: String| Error::Usage(format!("optimum: {why}"));
+    let network = Network::new(row, scenario).map_err(failed)?;
     let links = network.links.iter().map(|link| goodputs.of(scenario, *link, network.messages));
     let capacities = links.collect::<Result<Vec<f64>, Error>>()?;
-    let failed = |why: String| Error::Usage(format!("optimum: {why}"));
     let flows: Vec<Flow> = network.flows.iter().map(|(flow, _)| flow.clone()).collect();
     let optimum = best(objective, &flows, &capacities).map_err(failed)?;
     let rates = network.flows.iter().zip(&optimum.rates);
@@ -119,12 +118,12 @@ impl<'a> Network<'a> {
         let (mut silent, mut messages) = (Vec::new(), None);
         let mut alike: BTreeMap<(Vec<usize>, u64, bool), Vec<&str>> = BTreeMap::new();
         for (node, client) in &clients {
-            let stops = |send: &SendSpec| [send.stop, client.stop].into_iter().flatten().min();
-            let sends = |send: &SendSpec| {
+            let sending = client.send.as_ref().map(|send| {
+                let stop = [send.stop, client.stop].into_iter().flatten().min();
                 let what = format!("{} sends", client.name);
-                span.is_covered(&what, send.start.max(client.start), stops(send))
-            };
-            let sending = client.send.as_ref().map(|send| Ok::<_, String>((send, sends(send)?)));
+                let sends = span.is_covered(&what, send.start.max(client.start), stop)?;
+                Ok::<_, String>((send, sends))
+            });
             let Some((send, true)) = sending.transpose()? else {
                 silent.push(&*client.name);
                 continue;
@@ -238,7 +237,13 @@ impl<'a> Goodputs<'a> {
         if let Some(known) = self.known.get(&key) {
             return Ok(*known);
         }
-        let goodput = self.measure(&alone(config, &back.config, messages))?;
+        let file = Path::new("alone.toml");
+        let mut alone = Scenario::parse(file, ALONE, &Overrides::default(), &self.study.catalog)?;
+        (alone.links[0].config, alone.links[1].config) = (config.clone(), back.config.clone());
+        for send in alone.daemons[0].clients.iter_mut().filter_map(|client| client.send.as_mut()) {
+            (send.service, send.size) = messages;
+        }
+        let goodput = self.measure(&alone)?;
         self.known.insert(key, goodput);
         Ok(goodput)
     }
@@ -254,55 +259,21 @@ impl<'a> Goodputs<'a> {
     }
 }
 
-fn alone(forth: &LinkConfig, back: &LinkConfig, (service, size): Messages) -> Scenario {
-    let [a, b] = [NodeId(0), NodeId(1)];
-    let group = String::from("g");
-    let client = |index, name: &str, stays, send| {
-        let (name, start) = (name.to_string(), Time::ZERO);
-        ClientSpec { index, name, start, stop: None, stays, send }
-    };
-    let send = SendSpec {
-        groups: vec![group.clone()],
-        service,
-        benefit: None,
-        size,
-        rate: None,
-        start: Time::from_secs_f64(5.0),
-        stop: None,
-    };
-    let stay = GroupStay { group, at: Time::ZERO, leave: None };
-    let daemon = |node, peers, client| {
-        let flow_control = FlowControl::default();
-        DaemonSpec { node, peers, clients: vec![client], flow_control }
-    };
-    Scenario {
-        file: "alone.toml".into(),
-        text: String::new(),
-        title: "Goodput of a link alone".into(),
-        duration: Duration::from_secs(120),
-        warmup: Duration::from_secs(20),
-        seed: 1,
-        nodes: ["a", "b"].map(|name| Node { name: name.into(), program: None }).into(),
-        links: vec![
-            LinkSpec { from: a, to: b, config: forth.clone() },
-            LinkSpec { from: b, to: a, config: back.clone() },
-        ],
-        flows: Vec::new(),
-        relays: Vec::new(),
-        daemons: vec![
-            daemon(a, vec![b], client(0, "sender", Vec::new(), Some(send))),
-            daemon(b, Vec::new(), client(1, "receiver", vec![stay], None)),
-        ],
-        faults: Vec::new(),
-    }
-}
+/// Client that sends as fast as its daemon accepts, over a link to be replaced.
+const ALONE: &str = r#"
+title = "Goodput of a link alone"
+duration = "120 s"
+warmup = "20 s"
+link = [{ between = ["a", "b"], rate = "1 Mbit/s", delay = "1 ms" }]
+daemon = [{ node = "a", peers = "b" }, { node = "b" }]
+client = [
+    { name = "sender", node = "a", send = { groups = "g", start = "5 s" } },
+    { name = "receiver", node = "b", groups = "g" },
+]
+"#;
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use faircast_scenario::Overrides;
-
     use super::super::file::SuiteFile;
     use super::*;
 

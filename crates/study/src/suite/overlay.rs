@@ -9,30 +9,39 @@ use super::probe::BIN_S;
 
 pub(crate) type OverlayQuantity = fn(&[Bin], f64) -> f64;
 
-pub(crate) const CLIENT_QUANTITIES: &[(&str, OverlayQuantity)] = &[
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OverlayPart {
+    Clients,
+    Links,
+}
+
+pub(crate) const OVERLAY_QUANTITIES: &[(&str, OverlayPart, OverlayQuantity)] = &[
     // Payload that the daemon accepted from the client.
-    ("client_sent_bps", |bins, span_s| {
-        bins.iter().map(|it| it.sent_bytes).sum::<f64>() * 8.0 / span_s
+    ("client_sent_bps", OverlayPart::Clients, |bins, span_s| {
+        sum(bins, |it| it.sent_bytes) * 8.0 / span_s
     }),
-    ("client_got_bps", |bins, span_s| {
-        bins.iter().map(|it| it.got_bytes).sum::<f64>() * 8.0 / span_s
+    ("client_got_bps", OverlayPart::Clients, |bins, span_s| {
+        sum(bins, |it| it.got_bytes) * 8.0 / span_s
     }),
     // Mean time from the sender's daemon to the client, over messages.
-    ("client_latency_s", |bins, _| {
-        bins.iter().map(|it| it.latency_s).sum::<f64>() / bins.iter().map(|it| it.got).sum::<f64>()
+    ("client_latency_s", OverlayPart::Clients, |bins, _| {
+        sum(bins, |it| it.latency_s) / sum(bins, |it| it.got)
     }),
-];
-
-pub(crate) const OVERLAY_LINK_QUANTITIES: &[(&str, OverlayQuantity)] = &[
-    ("buffer_max", |bins, _| bins.iter().map(|it| it.packets_max).fold(0.0, f64::max)),
-    ("buffer_mean", |bins, _| mean(bins, |it| it.packets)),
+    ("buffer_max", OverlayPart::Links, |bins, _| {
+        bins.iter().map(|it| it.packets_max).fold(0.0, f64::max)
+    }),
+    ("buffer_mean", OverlayPart::Links, |bins, _| {
+        sum(bins, |it| it.packets) / sum(bins, |it| it.notes)
+    }),
     // Median of each second's maximum.
-    ("buffer_peak", |bins, _| {
+    ("buffer_peak", OverlayPart::Links, |bins, _| {
         let mut peaks: Vec<f64> = bins.iter().flat_map(|it| it.peaks).collect();
         peaks.sort_by(f64::total_cmp);
         peaks.get(peaks.len() / 2).copied().unwrap_or(f64::NAN)
     }),
-    ("price_mean", |bins, _| mean(bins, |it| it.price)),
+    ("price_mean", OverlayPart::Links, |bins, _| {
+        sum(bins, |it| it.price) / sum(bins, |it| it.notes)
+    }),
 ];
 
 /// Sums over ten seconds.
@@ -50,8 +59,8 @@ pub(crate) struct Bin {
     price: f64,
 }
 
-fn mean(bins: &[Bin], of: impl Fn(&Bin) -> f64) -> f64 {
-    bins.iter().map(of).sum::<f64>() / bins.iter().map(|it| it.notes).sum::<f64>()
+fn sum(bins: &[Bin], of: impl Fn(&Bin) -> f64) -> f64 {
+    bins.iter().map(of).sum()
 }
 
 #[derive(Default)]
@@ -104,33 +113,21 @@ impl OverlayProbe {
         bin.price += f64::from(note.price_milli) / 1e3;
     }
 
-    pub(crate) fn of_clients(
-        &self,
-        what: OverlayQuantity,
-        span: Option<(u32, u32)>,
-        ended_s: f64,
-        matches: impl Fn(&str) -> bool,
-    ) -> Vec<f64> {
-        let of = self.clients.iter().filter(|(name, _)| matches(name));
-        of.map(|(_, bins)| self.value(what, span, ended_s, bins)).collect()
+    /// Returns the bins of each client or link, with its name.
+    pub(crate) fn bins(&self, part: OverlayPart) -> Vec<(String, &[Bin])> {
+        let node = |id: NodeId| self.nodes.get(id.index()).map_or("", String::as_str);
+        let link = |(from, to): (NodeId, NodeId)| format!("{}>{}", node(from), node(to));
+        match part {
+            OverlayPart::Clients => {
+                self.clients.iter().map(|(name, bins)| (name.clone(), &bins[..])).collect()
+            }
+            OverlayPart::Links => {
+                self.links.iter().map(|(ends, bins)| (link(*ends), &bins[..])).collect()
+            }
+        }
     }
 
-    pub(crate) fn of_links(
-        &self,
-        what: OverlayQuantity,
-        span: Option<(u32, u32)>,
-        ended_s: f64,
-        matches: impl Fn(&str) -> bool,
-    ) -> Vec<f64> {
-        let name = |id: NodeId| self.nodes.get(id.index()).cloned().unwrap_or_default();
-        let of = self
-            .links
-            .iter()
-            .filter(|((from, to), _)| matches(&format!("{}>{}", name(*from), name(*to))));
-        of.map(|(_, bins)| self.value(what, span, ended_s, bins)).collect()
-    }
-
-    fn value(
+    pub(crate) fn value(
         &self,
         what: OverlayQuantity,
         span: Option<(u32, u32)>,

@@ -37,8 +37,8 @@ pub(crate) struct FlowProbe {
     pub(crate) window: Window,
     pub(crate) pairs: Pairs,
     /// Seconds with this flow's window above the first flow's, and seconds with both windows.
-    above_s: f64,
-    both_s: f64,
+    pub(crate) above_s: f64,
+    pub(crate) both_s: f64,
     pace: Pace,
     /// Pace of delivered packets at each receiver, for as many receivers as a figure shows.
     paces: BTreeMap<NodeId, Pace>,
@@ -75,7 +75,8 @@ pub(crate) struct Window {
 #[derive(Default)]
 pub(crate) struct Pairs {
     last_switch: Option<Time>,
-    found: Vec<(Time, Time, u64)>,
+    /// Times of both switches, and number of cuts.
+    pub(crate) found: Vec<(Time, Time, u64)>,
     recent_cuts: Vec<Time>,
 }
 
@@ -136,8 +137,9 @@ impl Sink for Probe {
         self.rates.record(record);
         let Subject::Endpoint { flow, node, sender } = record.subject else { return };
         let (index, at) = (flow.index(), record.at);
+        let counts = at >= self.from;
         if let Event::Delivered { seq, .. } = record.event {
-            self.flows[index].delivered(at, node, seq, at >= self.from);
+            self.flows[index].delivered(at, node, seq, counts);
         }
         if !sender {
             return;
@@ -148,7 +150,7 @@ impl Sink for Probe {
                 if window_milli > 0 {
                     self.set_window(index, at, window_milli);
                 }
-                if at >= self.from {
+                if counts {
                     self.flows[index].cuts += 1;
                     self.flows[index].pairs.cut(at);
                 }
@@ -158,9 +160,8 @@ impl Sink for Probe {
                 flow.pace.came(at);
                 flow.latency.sent(at, seq);
             }
-            Event::Timeout { .. } if at >= self.from => self.flows[index].timeouts += 1,
+            Event::Timeout { .. } if counts => self.flows[index].timeouts += 1,
             Event::Representative { node, reason } => {
-                let counts = at >= self.from;
                 self.flows[index].switch(at, node, reason, counts);
             }
             _ => {}
@@ -182,17 +183,9 @@ impl FlowProbe {
         }
     }
 
-    fn switched(&self, from_s: u32, to_s: u32) -> impl Iterator<Item = f64> {
+    pub(crate) fn switched(&self, from_s: u32, to_s: u32) -> impl Iterator<Item = f64> {
         let within = f64::from(from_s)..f64::from(to_s);
         self.switched_s.iter().copied().filter(move |at| within.contains(at))
-    }
-
-    pub(crate) fn switches_between(&self, from_s: u32, to_s: u32) -> f64 {
-        self.switched(from_s, to_s).count() as f64
-    }
-
-    pub(crate) fn first_switch_s(&self, from_s: u32, to_s: u32) -> f64 {
-        self.switched(from_s, to_s).next().unwrap_or(f64::INFINITY)
     }
 
     fn delivered(&mut self, at: Time, node: NodeId, seq: u64, counts: bool) {
@@ -214,10 +207,6 @@ impl FlowProbe {
     fn since_first_s(&self, slowed: Option<Time>) -> f64 {
         let since = slowed.zip(self.pace.first).map(|(at, first)| at.since(first).as_secs_f64());
         since.unwrap_or(f64::INFINITY)
-    }
-
-    pub(crate) fn above_first_share(&self) -> f64 {
-        self.above_s / self.both_s
     }
 }
 
@@ -331,10 +320,6 @@ impl Pairs {
         }
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.found.len()
-    }
-
     pub(crate) fn cut_often_share(&self) -> f64 {
         let often = self.found.iter().filter(|(_, _, cuts)| *cuts >= 2).count();
         often as f64 / self.found.len() as f64
@@ -377,7 +362,7 @@ mod tests {
         // From 10 s on: 10 s at 2, 30 s at 6 (above 4), 10 s at 1.
         let second = &probe.flows[1];
         assert!((second.window.mean() - 210.0 / 50.0).abs() < 1e-9, "{}", second.window.mean());
-        assert!((second.above_first_share() - 0.6).abs() < 1e-9);
+        assert!((second.above_s / second.both_s - 0.6).abs() < 1e-9);
         assert_eq!((second.window.visits_to_one, second.window.max), (1, 6.0));
     }
 
@@ -441,9 +426,11 @@ mod tests {
         feed(&mut probe, 0, 60.25, to(Some(NodeId(1)), SwitchReason::Slower));
         feed(&mut probe, 0, 61.0, to(None, SwitchReason::Left));
         let flow = &probe.flows[0];
-        assert_eq!((flow.first_switch_s(0, 50), flow.first_switch_s(50, 100)), (7.5, 60.25));
-        assert_eq!(flow.first_switch_s(70, 100), f64::INFINITY);
-        assert_eq!((flow.switches_between(0, 100), flow.switches_between(10, 60)), (2.0, 0.0));
+        for (from_s, to_s, want) in
+            [(0, 50, &[7.5][..]), (50, 100, &[60.25]), (10, 60, &[]), (0, 100, &[7.5, 60.25])]
+        {
+            assert_eq!(flow.switched(from_s, to_s).collect::<Vec<_>>(), want);
+        }
         assert_eq!(flow.switches, 1, "the warm-up does not count there");
     }
 
@@ -460,7 +447,7 @@ mod tests {
         feed(&mut probe, 0, 30.0, switch(1));
         feed(&mut probe, 0, 40.0, switch(2));
         let flow = &probe.flows[0];
-        assert_eq!((flow.switches, flow.pairs.count()), (4, 1));
+        assert_eq!((flow.switches, flow.pairs.found.len()), (4, 1));
         assert_eq!((flow.pairs.cuts_mean(), flow.pairs.cut_often_share()), (2.0, 1.0));
     }
 }

@@ -9,11 +9,11 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::{Header, Sink, Tee};
 use rayon::prelude::*;
 
+use super::Selection;
 use super::file::{Bundled, Experiment, RowFile, SuiteFile};
 use super::measure::link_names;
 use super::offline::{self, Goodputs};
 use super::probe::Probe;
-use super::{Selection, TestedScheme};
 use crate::files;
 use crate::monitor::{Runs, Watch};
 use crate::run::until_valid;
@@ -64,45 +64,32 @@ impl Files {
     }
 
     fn read(&self, name: &str) -> Result<(PathBuf, String), Error> {
-        match self {
-            Self::Bundled(bundled) => {
-                let path = Path::new(bundled.folder).join(name);
-                match bundled.find(name) {
-                    Some(text) => Ok((path, text.to_string())),
-                    None => Err(Error::Usage(format!(
-                        "{}: the suite names \"{name}\", which does not come with the program",
-                        bundled.folder
-                    ))),
-                }
-            }
+        let bundled = match self {
+            Self::Bundled(bundled) => bundled,
             Self::Folder(folder) => {
                 let path = folder.join(name);
                 let text = files::read(&path)?;
-                Ok((path, text))
+                return Ok((path, text));
             }
-        }
+        };
+        let text = bundled.find(name).ok_or_else(|| {
+            Error::Usage(format!(
+                "{}: the suite names \"{name}\", which does not come with the program",
+                bundled.folder
+            ))
+        })?;
+        Ok((Path::new(bundled.folder).join(name), text.to_string()))
     }
 }
 
 impl<'a> Runner<'a> {
-    pub(crate) fn experiments(&self) -> impl Iterator<Item = &'a Experiment> {
-        self.suite.experiments(self.selection.only.as_deref(), self.scheme().is_some())
-    }
-
-    fn scheme(&self) -> Option<&'a TestedScheme> {
-        self.selection.scheme.as_ref()
-    }
-
-    fn sessions<'b>(&'b self, experiment: &'b Experiment) -> impl Iterator<Item = &'b String> {
-        let suites = self.suite.session.iter().filter(|_| experiment.sessions.is_empty());
-        experiment.sessions.iter().chain(suites)
-    }
-
     pub(crate) fn scenario(&self, experiment: &Experiment, seed: u64) -> Result<Scenario, Error> {
         let (path, text) = self.files.read(&experiment.scenario)?;
         let mut set = experiment.set.clone();
-        if let Some(scheme) = self.scheme() {
-            for session in self.sessions(experiment) {
+        let scheme = self.selection.scheme.as_ref();
+        if let Some(scheme) = scheme {
+            let suites = self.suite.session.iter().filter(|_| experiment.sessions.is_empty());
+            for session in experiment.sessions.iter().chain(suites) {
                 // Another scheme gets no options of the suite's scheme, except stream or object.
                 let own = format!("flow.{session}.options");
                 let delivery = format!("{own}.delivery=");
@@ -121,7 +108,7 @@ impl<'a> Runner<'a> {
         };
         let scenario = parse(set.clone())?;
         // Credits need routers: all routers take part.
-        let stack = self.scheme().and_then(|scheme| self.study.catalog.stack(&scheme.name));
+        let stack = scheme.and_then(|scheme| self.study.catalog.stack(&scheme.name));
         let under_credits = stack.is_some_and(|stack| stack.hop.is_some());
         match under_credits.then(|| routers(&scenario)) {
             Some(routers) if !routers.is_empty() => {
@@ -165,9 +152,10 @@ impl<'a> Runner<'a> {
         sample.map_err(|problem| self.wrong(experiment, "sample", &problem))
     }
 
-    /// Runs all experiments, with results in order. Ctrl-C in the lab keeps completed runs.
     pub(crate) fn run(&self, name: &str) -> Result<Measurements<'a>, Error> {
-        let experiments: Vec<&Experiment> = self.experiments().collect();
+        let Selection { only, scheme, .. } = self.selection;
+        let experiments: Vec<&Experiment> =
+            self.suite.experiments(only.as_deref(), scheme.is_some()).collect();
         let (monitor, long) = (self.study.monitor, self.study.is_real_time());
         let seeds = |e: &Experiment| self.selection.seeds.or(e.seeds).unwrap_or(self.suite.seeds);
         let mut jobs: Vec<(usize, u64)> = Vec::new();

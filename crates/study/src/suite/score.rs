@@ -26,14 +26,10 @@ pub struct Scores {
     pub utilisation: f64,
 }
 
-/// Score of a scheme in an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Score {
-    /// Id of the experiment.
     pub id: String,
-    /// Question that the experiment answers.
     pub question: String,
-    /// Number of runs.
     pub seeds: usize,
     /// Median ratio of each TCP flow's throughput to the session's; below 1 the session has more.
     pub ratios: Vec<Ratio>,
@@ -45,16 +41,11 @@ pub struct Score {
     pub session_bps: f64,
 }
 
-/// Ratio of throughputs over the seeds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio {
-    /// Title of the row.
     pub title: String,
-    /// Median over the seeds.
     pub median: f64,
-    /// Least ratio.
     pub low: f64,
-    /// Greatest ratio.
     pub high: f64,
 }
 
@@ -66,20 +57,15 @@ pub(super) fn scores(
     let session = suite.session.as_deref().unwrap_or_default();
     let experiments: Vec<Score> =
         measured.iter().map(|measured| score(measured, session)).collect();
-    let mean = |values: &dyn Fn(&Score) -> f64| {
-        experiments.iter().map(values).sum::<f64>() / experiments.len() as f64
-    };
-    let logs = mean(&|score| faircast_base::math::ln(score.fairness));
+    let logs = experiments.iter().map(|score| faircast_base::math::ln(score.fairness));
+    let utilisations: Vec<f64> = experiments.iter().filter_map(|s| s.utilisation).collect();
     Scores {
         suite: suite.name.clone(),
         scheme: scheme.name.clone(),
         options: scheme.options.clone(),
-        fairness: faircast_base::math::exp(logs),
+        fairness: faircast_base::math::exp(Statistic::Mean.of(&logs.collect::<Vec<_>>())),
         fairness_worst: experiments.iter().map(|s| s.fairness).fold(f64::INFINITY, f64::min),
-        utilisation: {
-            let known: Vec<f64> = experiments.iter().filter_map(|s| s.utilisation).collect();
-            known.iter().sum::<f64>() / known.len() as f64
-        },
+        utilisation: Statistic::Mean.of(&utilisations),
         experiments,
     }
 }
@@ -122,6 +108,5 @@ fn score(measured: &Measured<'_>, session: &str) -> Score {
 pub(crate) fn utilisation(summary: &Summary, links: &[String]) -> f64 {
     let name = |link: &LinkSummary| format!("{}>{}", link.from, link.to);
     let chosen = summary.links.iter().filter(|link| links.contains(&name(link)));
-    let chosen: Vec<f64> = chosen.map(|link| link.utilisation).collect();
-    chosen.iter().sum::<f64>() / chosen.len() as f64
+    Statistic::Mean.of(&chosen.map(|link| link.utilisation).collect::<Vec<_>>())
 }

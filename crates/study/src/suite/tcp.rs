@@ -1,8 +1,6 @@
 //! Suite `tcp`: our TCP, queues and links compared with ns-2.35, figure by figure.
 //!
-//! `scenarios/tcp/ns2_reference.csv` has the figures and tolerances, `scenarios/tcp/suite.toml` the
-//! settings. A tolerance is at least two standard errors of the difference, from the spread of
-//! ns-2.
+//! A tolerance is at least two standard errors of the difference, from the spread of ns-2.
 
 use super::bundled::bundled;
 use super::file::{Bundled, Experiment, RowFile, SuiteFile, from_toml};

@@ -162,19 +162,14 @@ fn the_page_of_verdicts_has_the_rows_of_the_suites() {
     let text = read("docs/verdicts.md");
     let page = Verdicts::parse(&text);
     assert!(text.starts_with(Verdicts::HEADING) && text == page.to_markdown(), "{AGAIN}");
-    let names: Vec<&str> = page.suites().collect();
+    let names: Vec<&str> = page.suites.keys().map(String::as_str).collect();
     assert!(AGAIN.contains(&format!("bench {} --docs", names.join(" "))), "{names:?}");
-    for name in names {
+    for (name, lines) in &page.suites {
         let suite = load(name).unwrap_or_else(|error| panic!("{name}: {error:?}")).0;
-        let lines = page.rows(name).expect("it is one of the page's");
-        let files = suite.experiments.iter().flat_map(|experiment| {
-            experiment.rows.iter().map(|row| (row.id.as_ref().unwrap_or(&experiment.id), row))
-        });
-        let files: Vec<_> = files.collect();
+        let files: Vec<_> = suite.rows().collect();
         let of_file = &lines[..files.len().min(lines.len())];
-        let ids: Vec<&String> = of_file.iter().map(|line| &line.id).collect();
         assert!(
-            files.iter().map(|(id, _)| *id).eq(ids),
+            files.iter().map(|(id, _)| *id).eq(of_file.iter().map(|line| &*line.id)),
             "docs/verdicts.md: other rows of {name}; {AGAIN}"
         );
         for ((id, file), line) in files.iter().zip(of_file) {
@@ -192,9 +187,9 @@ fn the_page_of_verdicts_has_the_rows_of_the_suites() {
             };
             assert_eq!(line.class, want, "{place}");
             let expected = RowVerdict::of(&judge::unmeasured(file));
-            assert_eq!(line.paper(), expected.paper(), "{place}");
+            assert_eq!(line.paper, expected.paper, "{place}");
             if !file.within_seeds {
-                assert_eq!(line.accepted(), expected.accepted(), "{place}");
+                assert_eq!(line.accepted, expected.accepted, "{place}");
             }
         }
     }
@@ -206,8 +201,8 @@ fn the_readme_quotes_the_counts_of_the_page_of_verdicts() {
     let counts = page.counts();
     assert!(readme.contains(&counts), "README.md lacks this table; {AGAIN}:\n{counts}");
     let ours = |id: &str| {
-        let row = page.rows("fairness").unwrap_or_default().iter().find(|row| row.id == id);
-        row.unwrap_or_else(|| panic!("docs/verdicts.md has no row {id}")).ours()
+        let row = page.suites["fairness"].iter().find(|row| row.id == id);
+        &row.unwrap_or_else(|| panic!("docs/verdicts.md has no row {id}")).ours
     };
     let (streams, objects) = (ours("improved-mean"), ours("object-mean"));
     let said = format!("it is {streams} with streams and {objects} with objects");
@@ -220,10 +215,10 @@ fn the_page_of_prices_has_the_numbers_of_the_page_of_verdicts() {
     let (verdicts, page) =
         (Verdicts::parse(&read("docs/verdicts.md")), read("docs/cost-benefit.md"));
     let suites = ["cost-benefit-compare", "cost-benefit-ablation"];
-    let rows = || suites.iter().flat_map(|suite| verdicts.rows(suite).unwrap_or_default());
+    let rows = || suites.iter().flat_map(|suite| &verdicts.suites[*suite]);
     let ours = |id: &str| -> f64 {
         let row = rows().find(|row| row.id == id).unwrap_or_else(|| panic!("no row {id}"));
-        row.ours().replace(',', "").parse().unwrap_or_else(|_| panic!("{id}: {}", row.ours()))
+        row.ours.replace(',', "").parse().unwrap_or_else(|_| panic!("{id}: {}", row.ours))
     };
     let mut count = 0;
     for piece in page.split("<!-- rows\n").skip(1) {

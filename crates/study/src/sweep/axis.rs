@@ -3,8 +3,6 @@
 use faircast_base::{Bitrate, Bytes, Duration, Quantity};
 use serde_json::Value;
 
-use crate::table::ColumnType;
-
 /// Setting of the scenario with its values in the sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
@@ -52,37 +50,30 @@ impl Axis {
         Ok(Self { key: key.to_string(), values })
     }
 
-    /// Returns the values as a column: name with the unit, type, and cells.
-    pub fn column(&self) -> (String, ColumnType, Vec<Value>) {
+    /// Returns the values as a column: name with the unit, and cells of one type.
+    pub fn column(&self) -> (String, Vec<Value>) {
         let texts: Vec<&str> = self.values.iter().map(|value| unquoted(value)).collect();
         type Read = fn(&str) -> Option<Value>;
-        // Name suffix, type, and parser. The first entry that parses all values is used.
-        let readings: [(&str, ColumnType, Read); 6] = [
-            ("", ColumnType::Whole, |text| text.parse::<i64>().ok().map(Value::from)),
-            ("", ColumnType::Float, |text| {
-                text.parse().ok().filter(|number: &f64| number.is_finite()).map(Value::from)
-            }),
-            ("", ColumnType::Flag, |text| text.parse::<bool>().ok().map(Value::from)),
-            ("_s", ColumnType::Float, |text| {
-                Some(Duration::parse(text).ok()?.as_secs_f64().into())
-            }),
-            ("_bps", ColumnType::Whole, |text| {
-                Some(Bitrate::parse(text).ok()?.bits_per_s().into())
-            }),
-            ("_bytes", ColumnType::Whole, |text| Some(Bytes::parse(text).ok()?.count().into())),
+        // Name suffix and parser. The first entry that parses all values is used.
+        let readings: [(&str, Read); 7] = [
+            ("", |text| text.parse::<i64>().ok().map(Value::from)),
+            ("", |text| text.parse().ok().filter(|it: &f64| it.is_finite()).map(Value::from)),
+            ("", |text| text.parse::<bool>().ok().map(Value::from)),
+            ("_s", |text| Some(Duration::parse(text).ok()?.as_secs_f64().into())),
+            ("_bps", |text| Some(Bitrate::parse(text).ok()?.bits_per_s().into())),
+            ("_bytes", |text| Some(Bytes::parse(text).ok()?.count().into())),
+            ("", |text| Some(text.into())),
         ];
         let all = |read: Read| texts.iter().map(|text| read(text)).collect::<Option<Vec<_>>>();
-        let mut read = readings.into_iter();
-        let read = read.find_map(|(unit, kind, read)| Some((unit, kind, all(read)?)));
-        let (unit, kind, cells) = read.unwrap_or_else(|| {
-            ("", ColumnType::Text, texts.iter().map(|text| Value::from(*text)).collect())
-        });
-        (format!("{}{unit}", self.key), kind, cells)
+        let mut readings = readings.into_iter();
+        let read = readings.find_map(|(unit, read)| Some((unit, all(read)?)));
+        let (unit, cells) = read.expect("the last parser takes any text");
+        (format!("{}{unit}", self.key), cells)
     }
 
     /// Returns the values as numbers for a plot, if they are rising numbers or quantities.
     pub fn numbers(&self) -> Option<Vec<f64>> {
-        let (_, _, cells) = self.column();
+        let (_, cells) = self.column();
         let numbers: Option<Vec<f64>> = cells.iter().map(Value::as_f64).collect();
         numbers.filter(|numbers| numbers.is_sorted_by(|a, b| a < b))
     }
@@ -155,18 +146,18 @@ mod tests {
 
     #[test]
     fn columns_have_the_kind_of_their_values_and_the_unit_in_their_name() {
-        for (text, name, kind, second) in [
-            ("k=1,2", "k", ColumnType::Whole, Value::from(2)),
-            ("k=1,2.5", "k", ColumnType::Float, Value::from(2.5)),
-            ("k=true,false", "k", ColumnType::Flag, Value::from(false)),
-            ("k=1 s,50 ms", "k_s", ColumnType::Float, Value::from(0.05)),
-            ("k=\"500 kbit/s\",1 Mbit/s", "k_bps", ColumnType::Whole, Value::from(1_000_000)),
-            ("k=1400 B,1 kB", "k_bytes", ColumnType::Whole, Value::from(1000)),
-            ("k=1 s,forever", "k", ColumnType::Text, Value::from("forever")),
-            ("k=\"draft\",paper", "k", ColumnType::Text, Value::from("paper")),
+        for (text, name, cells) in [
+            ("k=1,2", "k", [Value::from(1), Value::from(2)]),
+            ("k=1,2.5", "k", [Value::from(1.0), Value::from(2.5)]),
+            ("k=true,false", "k", [Value::from(true), Value::from(false)]),
+            ("k=1 s,50 ms", "k_s", [Value::from(1.0), Value::from(0.05)]),
+            ("k=\"500 kbit/s\",1 Mbit/s", "k_bps", [500_000, 1_000_000].map(Value::from)),
+            ("k=1400 B,1 kB", "k_bytes", [1400, 1000].map(Value::from)),
+            ("k=1 s,forever", "k", ["1 s", "forever"].map(Value::from)),
+            ("k=\"draft\",paper", "k", ["draft", "paper"].map(Value::from)),
         ] {
-            let (got_name, got_kind, cells) = Axis::parse(text).unwrap().column();
-            assert_eq!((got_name.as_str(), got_kind, &cells[1]), (name, kind, &second), "{text}");
+            let want = (name.to_string(), cells.to_vec());
+            assert_eq!(Axis::parse(text).unwrap().column(), want, "{text}");
         }
         assert_eq!(Axis::parse("k=1 s,2 s").unwrap().numbers(), Some(vec![1.0, 2.0]));
         assert_eq!(Axis::parse("k=2 s,1 s").unwrap().numbers(), None, "a line would go back");

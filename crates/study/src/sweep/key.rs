@@ -1,7 +1,7 @@
 //! Hash that identifies a run.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -13,7 +13,6 @@ use crate::Error;
 /// Program that runs a sweep. Another build may behave differently, so it has other keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
-    /// Version of the program.
     pub version: String,
     /// Hash of the executable file; empty if the file cannot be read.
     pub build: String,
@@ -23,12 +22,7 @@ impl Program {
     /// Returns the running program.
     pub fn current() -> Self {
         static BUILD: LazyLock<String> = LazyLock::new(|| {
-            let hash = || {
-                let mut hasher = blake3::Hasher::new();
-                hasher.update_reader(std::fs::File::open(std::env::current_exe()?)?)?;
-                Ok::<_, std::io::Error>(short(&hasher))
-            };
-            hash().unwrap_or_default()
+            std::env::current_exe().and_then(|path| hash_of(&path)).unwrap_or_default()
         });
         Self { version: env!("CARGO_PKG_VERSION").to_string(), build: BUILD.clone() }
     }
@@ -46,43 +40,31 @@ impl<'a> Keys<'a> {
     }
 
     pub(super) fn of(&mut self, scenario: &Scenario) -> Result<String, Error> {
-        let mut text = Hashed(blake3::Hasher::new());
+        let mut hasher = blake3::Hasher::new();
         // The scenario's path, text and title do not affect a run. All other fields do.
         let (file, title) = (PathBuf::new(), String::new());
         let run = Scenario { file, text: String::new(), title, ..scenario.clone() };
-        let written = write!(text, "{:?} {SCHEMA_VERSION} {:?} {run:?}", self.program, self.on);
+        let written = write!(hasher, "{:?} {SCHEMA_VERSION} {:?} {run:?}", self.program, self.on);
         written.expect("a hash takes everything");
         for flow in &scenario.flows {
-            if let Data::File(path) = &flow.data {
-                let content = self.content(path)?;
-                text.0.update(content.as_bytes());
+            let Data::File(path) = &flow.data else { continue };
+            if !self.files.contains_key(path) {
+                let content = hash_of(path).map_err(|error| Error::read(path, error))?;
+                self.files.insert(path.clone(), content);
             }
+            hasher.update(self.files[path].as_bytes());
         }
-        Ok(short(&text.0))
+        Ok(short(&hasher))
     }
+}
 
-    fn content(&mut self, path: &Path) -> Result<&str, Error> {
-        if !self.files.contains_key(path) {
-            let mut hasher = blake3::Hasher::new();
-            let read =
-                std::fs::File::open(path).and_then(|file| hasher.update_reader(file).map(|_| ()));
-            read.map_err(|error| Error::read(path, error))?;
-            self.files.insert(path.to_owned(), short(&hasher));
-        }
-        Ok(&self.files[path])
-    }
+fn hash_of(path: &Path) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(std::fs::File::open(path)?)?;
+    Ok(short(&hasher))
 }
 
 /// Returns 96 bits of the hash, enough to avoid collisions.
 fn short(hasher: &blake3::Hasher) -> String {
     hasher.finalize().to_hex()[..24].to_string()
-}
-
-struct Hashed(blake3::Hasher);
-
-impl fmt::Write for Hashed {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.update(text.as_bytes());
-        Ok(())
-    }
 }

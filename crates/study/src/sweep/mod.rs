@@ -9,21 +9,19 @@ mod run;
 mod store;
 mod tables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faircast_scenario::{Draft, Overrides, Scenario, ScenarioError};
 
 pub use axis::Axis;
-pub use key::Program;
 pub use run::{FailedRun, SweepOutcome, run};
-pub use store::{Store, StoredRun, StoredSummary};
+pub use store::{Store, StoredRun};
 pub use tables::{RECEIVER_ROWS_MAX, Tables};
 
 use crate::{Error, Study};
-use key::Keys;
+use key::{Keys, Program};
 
-/// Most runs of one sweep.
-pub const RUNS_MAX: u64 = 100_000;
+const RUNS_MAX: u64 = 100_000;
 
 /// Scenario, values of its settings, and seeds.
 #[derive(Clone)]
@@ -161,9 +159,8 @@ pub(crate) fn weight(scenario: &Scenario) -> u64 {
 
 /// Returns the runs without duplicates.
 pub fn unique(jobs: &[Job]) -> Vec<&Job> {
-    let unique: BTreeMap<&str, &Job> = jobs.iter().rev().map(|job| (&*job.key, job)).collect();
-    let first = |job: &&Job| std::ptr::eq(unique[&*job.key], *job);
-    jobs.iter().filter(first).collect()
+    let mut keys = BTreeSet::new();
+    jobs.iter().filter(|job| keys.insert(&job.key)).collect()
 }
 
 #[cfg(test)]

@@ -1,22 +1,23 @@
 //! Execution of a sweep's runs, several at a time.
 
-use std::any::Any;
 use std::collections::BTreeSet;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
-use faircast_report::Summary;
 use faircast_scenario::Scenario;
 use faircast_trace::{Sink, Writer};
 use rayon::prelude::*;
 
 use super::{Job, Store, Sweep};
+use crate::Error;
 use crate::monitor::{Runs, Watch};
 use crate::run::{Run, TRIES_MAX, until_valid};
 
 /// Run without a result.
 #[derive(Clone, Debug)]
 pub struct FailedRun {
-    /// The failed run.
+    /// Failed job.
     pub job: Job,
     /// Reason of the failure.
     pub reason: String,
@@ -71,7 +72,9 @@ pub(super) fn all<'j, R: Send>(
         let ended = match monitor.is_to_stop() {
             true => Ok(None),
             false => catch_unwind(AssertUnwindSafe(|| one(job))).unwrap_or_else(|panic| {
-                Err(format!("the program failed: {}", panic_text(&*panic)))
+                let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+                Err(format!("the program failed: {}", text.unwrap_or_default()))
             }),
         };
         if !matches!(ended, Ok(None)) {
@@ -87,24 +90,19 @@ pub(super) fn all<'j, R: Send>(
     ended
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
-}
-
 /// Runs `job` with a new listener for each attempt, until a run is valid.
 pub(super) fn attempt<T: Sink>(
     sweep: &Sweep<'_>,
     job: &Job,
     listener: impl Fn(&Scenario) -> Result<T, String>,
 ) -> Ended<(Run, T)> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let scenario = sweep.scenario(&job.choice, Some(job.seed)).map_err(|error| text(&error))?;
+    let scenario =
+        sweep.scenario(&job.choice, Some(job.seed)).map_err(|error| error.to_string())?;
     let (run, listener) = until_valid(|| {
         let mut listener = listener(&scenario)?;
         let mut watch = Watch(sweep.study.monitor);
         let run = sweep.study.run(&scenario, &mut watch, &mut listener);
-        Ok::<_, String>((run.map_err(|error| text(&error))?, listener))
+        Ok::<_, String>((run.map_err(|error| error.to_string())?, listener))
     })?;
     match run.invalid() {
         _ if run.outcome.interrupted => Ok(None),
@@ -114,8 +112,9 @@ pub(super) fn attempt<T: Sink>(
 }
 
 fn stored(sweep: &Sweep<'_>, job: &Job, store: &Store, traces: bool) -> Ended<Vec<String>> {
+    let unwritten = |path: &Path, error: io::Error| Error::write(path, error).to_string();
     let path = store.part_path(job, "trace");
-    let wrong = |error: std::io::Error| format!("{}: cannot be written: {error}", path.display());
+    let wrong = |error| unwritten(&path, error);
     let writer = |scenario: &Scenario| match traces {
         true => Writer::create(&path, &sweep.study.header(scenario)).map(Some).map_err(wrong),
         false => Ok(None),
@@ -131,17 +130,7 @@ fn stored(sweep: &Sweep<'_>, job: &Job, store: &Store, traces: bool) -> Ended<Ve
         trace.finish(&run.outcome).map_err(wrong)?;
         std::fs::rename(&path, store.trace(job)).map_err(wrong)?;
     }
-    store_summary(sweep, job, store, &run.summary)?;
+    let stored = store.store_summary(sweep, job, &run.summary);
+    stored.map_err(|error| unwritten(&store.path(job), error))?;
     Ok(Some(run.notes))
-}
-
-fn store_summary(
-    sweep: &Sweep<'_>,
-    job: &Job,
-    store: &Store,
-    summary: &Summary,
-) -> Result<(), String> {
-    store
-        .store_summary(sweep, job, summary)
-        .map_err(|error| format!("{}: cannot be written: {error}", store.path(job).display()))
 }

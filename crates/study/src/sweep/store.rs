@@ -9,25 +9,21 @@ use serde::{Deserialize, Serialize};
 use super::{Job, Sweep};
 
 /// Stored run, as in its file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StoredSummary {
+#[derive(Serialize, Deserialize)]
+struct StoredSummary {
     /// Hash of the file's text with this field empty.
-    pub hash: String,
-    /// Key of the run.
-    pub key: String,
-    /// Hash of the program's executable file.
-    pub build: String,
-    /// Settings, `KEY=VALUE`.
-    pub set: Vec<String>,
-    /// Summary of the run.
-    pub summary: Summary,
+    hash: String,
+    key: String,
+    build: String,
+    set: Vec<String>,
+    summary: Summary,
 }
 
 /// State of a run's file.
 #[derive(Clone, Debug)]
 pub enum StoredRun {
-    /// Unchanged file.
-    Intact(Box<StoredSummary>),
+    /// Summary of an unchanged file.
+    Intact(Box<Summary>),
     /// Missing file.
     Missing,
     /// File at this path that was edited or damaged after a run had written it.
@@ -81,7 +77,7 @@ impl Store {
     /// Returns the summary of a run; `None` if it is missing or its file was altered.
     pub fn get(&self, job: &Job) -> Option<Summary> {
         match self.find(job) {
-            StoredRun::Intact(kept) => Some(kept.summary),
+            StoredRun::Intact(summary) => Some(*summary),
             StoredRun::Missing | StoredRun::Altered(_) => None,
         }
     }
@@ -94,7 +90,7 @@ impl Store {
         };
         match serde_json::from_str::<StoredSummary>(&text) {
             Ok(kept) if kept.key == job.key && has_its_hash(&text, &kept.hash) => {
-                StoredRun::Intact(Box::new(kept))
+                StoredRun::Intact(Box::new(kept.summary))
             }
             _ => StoredRun::Altered(path),
         }
@@ -125,9 +121,8 @@ impl Store {
         let known: std::collections::BTreeSet<&str> = jobs.iter().map(|job| &*job.key).collect();
         let Ok(files) = std::fs::read_dir(&self.folder) else { return 0 };
         let names = files.flatten().filter_map(|file| file.file_name().into_string().ok());
-        names
-            .filter_map(|name| name.strip_suffix(".json").map(str::to_string))
-            .filter(|key| !known.contains(key.as_str()))
-            .count()
+        let is_other =
+            |name: &String| name.strip_suffix(".json").is_some_and(|key| !known.contains(key));
+        names.filter(is_other).count()
     }
 }

@@ -4,7 +4,7 @@ use faircast_report::Summary;
 use serde_json::{Value, json};
 
 use super::{Job, Sweep};
-use crate::table::{ColumnType, Table};
+use crate::table::Table;
 
 /// Most rows of the table of receivers; a longer table is left out.
 pub const RECEIVER_ROWS_MAX: usize = 1_000_000;
@@ -21,49 +21,30 @@ pub struct Tables {
     axes: Vec<Vec<Value>>,
 }
 
-const FLOW: &str = "flow text, protocol text, from text, throughput_bps float, active_throughput_bps float, \
-    common_throughput_bps float, sent_bps float, goodput_min_bps float, feedback_per_s float, \
-    rate_variation float, settled_s float, sent_packets whole, repair_packets whole, feedback_packets whole, \
-    ack_packets whole, nak_packets whole, timeouts whole, cuts whole, representative_changes whole, \
-    representative text, rtt_mean_s float, dropped_packets whole, bad_input whole, loss_ratio float, \
-    completed_s float, jain_index float, ended_s float, lateness_verdict text, lateness_p99_s float";
+const FLOW: &str = "flow protocol from throughput_bps active_throughput_bps common_throughput_bps sent_bps \
+    goodput_min_bps feedback_per_s rate_variation settled_s sent_packets repair_packets feedback_packets \
+    ack_packets nak_packets timeouts cuts representative_changes representative rtt_mean_s dropped_packets \
+    bad_input loss_ratio completed_s jain_index ended_s lateness_verdict lateness_p99_s";
 
-const RECEIVER: &str = "node text, goodput_bps float, delivered_packets whole, lost_packets whole, \
-    abandoned_packets whole, loss_ratio float, completed_s float, intact flag";
+const RECEIVER: &str = "node goodput_bps delivered_packets lost_packets abandoned_packets loss_ratio \
+    completed_s intact";
 
-const LINK: &str = "from text, to text, utilisation float, throughput_bps float, sent_packets whole, \
-    dropped_packets whole, drop_ratio float, queue_mean_packets float, queue_max_packets whole";
-
-fn columns(table: &str) -> impl Iterator<Item = (String, ColumnType)> {
-    table.split(", ").map(|column| {
-        let (name, kind) = column.split_once(' ').expect("every column has a type");
-        let kind = match kind {
-            "text" => ColumnType::Text,
-            "float" => ColumnType::Float,
-            "whole" => ColumnType::Whole,
-            _ => ColumnType::Flag,
-        };
-        (name.to_string(), kind)
-    })
-}
+const LINK: &str = "from to utilisation throughput_bps sent_packets dropped_packets drop_ratio \
+    queue_mean_packets queue_max_packets";
 
 impl Tables {
     /// Returns tables without rows.
     pub fn new(sweep: &Sweep<'_>) -> Self {
-        let axes: Vec<_> = sweep.axes.iter().map(super::Axis::column).collect();
-        let lead = axes.iter().map(|(name, kind, _)| (name.clone(), *kind));
-        let run = [("seed", ColumnType::Whole), ("run", ColumnType::Text)];
-        let run = run.map(|(name, kind)| (name.to_string(), kind));
-        let lead: Vec<_> = lead.chain(run).collect();
-        let of_flow = ["flow", "protocol"].map(|name| (name.to_string(), ColumnType::Text));
-        let table = |lead: &[(String, ColumnType)], own: &str| {
-            Table::new(lead.iter().cloned().chain(columns(own)).collect())
+        let (names, axes): (Vec<_>, Vec<_>) = sweep.axes.iter().map(super::Axis::column).unzip();
+        let table = |own: String| {
+            let own = own.split_whitespace().map(String::from);
+            Table::new(names.iter().cloned().chain(own).collect())
         };
         Self {
-            flows: table(&lead, FLOW),
-            receivers: Some(table(&[&lead[..], &of_flow].concat(), RECEIVER)),
-            links: table(&lead, LINK),
-            axes: axes.into_iter().map(|(_, _, cells)| cells).collect(),
+            flows: table(format!("seed run {FLOW}")),
+            receivers: Some(table(format!("seed run flow protocol {RECEIVER}"))),
+            links: table(format!("seed run {LINK}")),
+            axes,
         }
     }
 
@@ -98,8 +79,8 @@ impl Tables {
     }
 }
 
-fn row(lead: &[Value], table: &str, mut own: Value) -> Vec<Value> {
-    lead.iter().cloned().chain(columns(table).map(|(name, _)| own[&name].take())).collect()
+fn row(lead: &[Value], columns: &str, mut own: Value) -> Vec<Value> {
+    lead.iter().cloned().chain(columns.split_whitespace().map(|name| own[name].take())).collect()
 }
 
 #[cfg(test)]
@@ -116,7 +97,7 @@ mod tests {
     }
 
     fn names(table: &str) -> BTreeSet<String> {
-        columns(table).map(|(name, _)| name).collect()
+        table.split_whitespace().map(String::from).collect()
     }
 
     #[test]

@@ -245,8 +245,8 @@ fn tables_have_a_row_for_each_combination_seed_and_flow() {
     assert!(csv.starts_with("link.0.rate_bps,seed,run,flow,protocol,"), "{csv}");
     let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.split(',').collect()).collect();
     assert_eq!(rows[7][..5], ["2000000", "2", &jobs[3].key, "tcp-2", "tcp-reno"]);
-    let place = |name| tables.flows.names().position(|column| column == name).unwrap();
-    let throughput: f64 = rows[7][place("throughput_bps")].parse().unwrap();
+    let row = tables.flows.rows().nth(7).unwrap();
+    let throughput = row.number("throughput_bps").unwrap();
     assert_eq!(throughput, store.get(&jobs[3]).unwrap().flows[1].rates.throughput_bps);
 }
 

@@ -54,7 +54,6 @@ fn label(row: &Row) -> String {
     format!("{theirs} {paper}, {ours} {value} from {low} to {high}")
 }
 
-/// Horizontal axis, from the least to the greatest finite value of a row.
 struct Scale {
     min: f64,
     max: f64,

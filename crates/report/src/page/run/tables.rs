@@ -7,9 +7,9 @@ use super::super::html::{HtmlTable, cell, folded};
 use super::all_receivers;
 use crate::plots;
 use crate::series::Series;
-use crate::summary::{FlowSummary, LinkSummary, ReceiverSummary, Summary};
+use crate::summary::{FlowCounts, FlowSummary, LinkSummary, ReceiverSummary, Summary};
 use crate::table::intact_word;
-use crate::text::{count, percent, rate, seconds, seconds_or_dash, spread};
+use crate::text::{DASH, count, or_dash, percent, rate, seconds, spread};
 
 const FLOW_ROWS_MAX: usize = 50;
 const RECEIVER_ROWS_MAX: usize = 12;
@@ -76,11 +76,14 @@ pub(super) fn flows(summary: &Summary, series: &Series) -> Option<Markup> {
         ];
         let mut figures = vec![rate(flow.rates.active_throughput_bps)];
         figures.extend(shared.map(|_| rate(flow.rates.throughput_bps)));
-        figures.extend(flow_counts(flow).map(|value| flow.of_sender(summary.on, value)));
+        let FlowCounts { sent_packets, repair_packets, timeouts, cuts, .. } = flow.counts;
+        let FlowCounts { ack_packets, nak_packets, .. } = flow.counts;
+        let counts = [sent_packets, repair_packets, ack_packets, nak_packets, cuts, timeouts];
+        figures.extend(counts.map(|value| flow.of_sender(summary.on, value)));
         figures.extend([
-            flow.loss_ratio.map_or_else(|| "–".into(), percent),
-            seconds_or_dash(flow.rtt_mean_s),
-            seconds_or_dash(flow.completed_s),
+            or_dash(flow.loss_ratio.map(percent)),
+            or_dash(flow.rtt_mean_s.map(seconds)),
+            or_dash(flow.completed_s.map(seconds)),
         ]);
         table.row("", names.into_iter().chain(figures.iter().map(cell)));
     }
@@ -93,17 +96,6 @@ pub(super) fn flows(summary: &Summary, series: &Series) -> Option<Markup> {
             }
         }
     })
-}
-
-fn flow_counts(flow: &FlowSummary) -> [u64; 6] {
-    [
-        flow.counts.sent_packets,
-        flow.counts.repair_packets,
-        flow.counts.ack_packets,
-        flow.counts.nak_packets,
-        flow.counts.cuts,
-        flow.counts.timeouts,
-    ]
 }
 
 fn push_flow_spread(
@@ -119,12 +111,6 @@ fn push_flow_spread(
         cells[1] = protocol.to_owned();
         cells[2] = rate(value);
         table.row("sum", cells);
-    }
-}
-
-fn intact_cell(intact: Option<bool>) -> Markup {
-    html! {
-        @if intact == Some(false) { strong.bad { "NO" } } @else { (intact_word(intact)) }
     }
 }
 
@@ -148,7 +134,11 @@ fn push_receiver(
 ) {
     let names = [cell(&receiver.node), cell(&flow.name)].into_iter();
     let figures = receiver.cells(on).into_iter().map(cell);
-    table.row("", names.chain(figures).chain([intact_cell(receiver.intact)]));
+    let intact = match receiver.intact {
+        Some(false) => html! { strong.bad { "NO" } },
+        intact => cell(intact_word(intact)),
+    };
+    table.row("", names.chain(figures).chain([intact]));
 }
 
 pub(super) fn receivers(summary: &Summary) -> Option<Markup> {
@@ -172,7 +162,15 @@ pub(super) fn receivers(summary: &Summary) -> Option<Markup> {
         }
         if flow.receivers.len() > RECEIVER_ROWS_MAX {
             is_shortened = true;
-            push_receiver_spread(&mut table, summary.on, flow);
+            let intact = flow.receivers.iter().filter(|r| r.intact == Some(true)).count();
+            let mut intact = format!("{} yes", count(intact as u64));
+            let total = count(flow.receivers.len() as u64);
+            let names = ["Least", "Median", "Greatest"];
+            for (cells, word) in flow.receiver_spread(summary.on).into_iter().zip(names) {
+                let lead = [format!("{word} of {total}"), flow.name.clone()];
+                let last = [std::mem::take(&mut intact)];
+                table.row("sum", lead.into_iter().chain(cells).chain(last));
+            }
         }
         for receiver in flow.worst_receivers(RECEIVER_ROWS_MAX, WORST_ROWS) {
             push_receiver(&mut table, summary.on, flow, receiver);
@@ -198,16 +196,6 @@ fn folded_receivers(summary: &Summary, total: usize) -> Markup {
         n => format!("All {} receivers", count(n as u64)),
     };
     folded(&label, &all.finish())
-}
-
-fn push_receiver_spread(table: &mut HtmlTable<'_>, on: On, flow: &FlowSummary) {
-    let intact = flow.receivers.iter().filter(|r| r.intact == Some(true)).count();
-    let mut intact = format!("{} yes", count(intact as u64));
-    let total = count(flow.receivers.len() as u64);
-    for (cells, word) in flow.receiver_spread(on).into_iter().zip(["Least", "Median", "Greatest"]) {
-        let lead = [format!("{word} of {total}"), flow.name.clone()];
-        table.row("sum", lead.into_iter().chain(cells).chain([std::mem::take(&mut intact)]));
-    }
 }
 
 pub(super) fn links(header: &Header, summary: &Summary) -> Option<Markup> {
@@ -281,5 +269,5 @@ fn causes(link: &LinkSummary) -> String {
         .filter(|(number, _)| *number > 0)
         .map(|(number, word)| format!("{} {word}", count(*number)))
         .collect();
-    if happened.is_empty() { "–".into() } else { happened.join(", ") }
+    if happened.is_empty() { DASH.into() } else { happened.join(", ") }
 }

@@ -10,7 +10,7 @@ use super::SWITCH_ROWS_MAX;
 use crate::plots::natural;
 use crate::series::{FlowSeries, HeadChange, Series};
 use crate::summary::{FlowSummary, ReceiverSummary, Summary, TreeSummary};
-use crate::text::{count, seconds};
+use crate::text::{DASH, count, or_dash, seconds};
 
 /// Most receivers with rows; of more receivers the heads have rows.
 const RECEIVERS_SHOWN_MAX: usize = 40;
@@ -42,13 +42,11 @@ struct Part {
     from: Time,
     to: Time,
     label: String,
-    /// Index in the palette.
     colour: usize,
     /// Share of the greatest number of members, 0 to 1.
     strength: f64,
 }
 
-/// Row of a node, indented by its depth in the tree.
 struct Track {
     name: String,
     depth: usize,
@@ -78,9 +76,7 @@ fn over_time(flow: &FlowSeries, series: &Series, ended: Time) -> Markup {
 
 /// Tree at the end of the run.
 struct Lineage {
-    /// Last head of each receiver.
     last: BTreeMap<NodeId, NodeId>,
-    /// Nodes that were heads at any time.
     heads: BTreeSet<NodeId>,
     /// Nodes with their depths: each below its last head.
     order: Vec<(NodeId, usize)>,
@@ -240,7 +236,7 @@ fn heads(flow: &FlowSummary, tree: &TreeSummary) -> Markup {
     }
     let members = |name: &str| members.get(name).copied().unwrap_or(0);
     let (direct, repairs) = (count(tree.direct_members), count(tree.sender_repairs));
-    table.row("", [&*flow.from, "–", "1", &direct, &repairs]);
+    table.row("", [&*flow.from, DASH, "1", &direct, &repairs]);
     let is_head = |receiver: &&ReceiverSummary| {
         members(&receiver.node) > 0 || receiver.repairs_sent.is_some_and(|sent| sent > 0)
     };
@@ -270,7 +266,7 @@ fn cells(receiver: &ReceiverSummary, members: Option<u64>) -> Vec<String> {
     let mut cells = vec![
         receiver.node.clone(),
         receiver.repair_head.clone().unwrap_or_else(|| "none".into()),
-        receiver.level.map_or_else(|| "–".into(), |level| level.to_string()),
+        or_dash(receiver.level.map(|level| level.to_string())),
     ];
     cells.extend(members.map(count));
     cells.push(count(receiver.repairs_sent.unwrap_or_default()));

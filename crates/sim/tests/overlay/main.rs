@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod prices;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -40,13 +42,18 @@ impl Sink for Acts {
     }
 }
 
-fn run(scenario: &Scenario) -> Acts {
-    let mut acts = Acts::default();
-    Simulation::new(scenario, &Builtin, &mut acts).unwrap().run(&mut Unobserved);
-    let text = acts.lines.join("\n");
+/// Checks the clients' trace against the guarantees of the overlay.
+fn verify(lines: &[String]) {
+    let text = lines.join("\n");
     let trace = Trace::read([("clients".into(), text.as_bytes())]).unwrap();
     let wrong: Vec<String> = check(&trace).iter().map(|it| format!("{it}")).collect();
     assert!(wrong.is_empty(), "{} violations: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+}
+
+fn run(scenario: &Scenario) -> Acts {
+    let mut acts = Acts::default();
+    Simulation::new(scenario, &Builtin, &mut acts).unwrap().run(&mut Unobserved);
+    verify(&acts.lines);
     acts
 }
 

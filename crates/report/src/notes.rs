@@ -1,4 +1,4 @@
-//! Notes of a summary on incomplete receivers, as named by their sender at the end.
+//! Notes of a summary on incomplete receivers, and on receivers with another scheme.
 
 use faircast_base::Shortfall;
 
@@ -18,6 +18,10 @@ pub(crate) fn key(reason: Shortfall) -> &'static str {
 }
 
 impl Summary {
+    pub(crate) fn mismatch_notes(&self) -> Vec<String> {
+        self.flows.iter().flat_map(FlowSummary::mismatch_notes).collect()
+    }
+
     pub(crate) fn incomplete_notes(&self) -> Vec<String> {
         let incomplete = self.flows.iter().filter_map(FlowSummary::incomplete_note);
         incomplete.chain(self.flows.iter().flat_map(FlowSummary::length_notes)).collect()
@@ -25,6 +29,42 @@ impl Summary {
 }
 
 impl FlowSummary {
+    fn mismatch_notes(&self) -> Vec<String> {
+        let mut groups: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
+        for receiver in self.receivers.iter().filter(|receiver| receiver.other_scheme) {
+            let spoken = receiver.speaks.as_deref();
+            match groups.iter_mut().find(|(known, _)| *known == spoken) {
+                Some((_, nodes)) => nodes.push(&receiver.node),
+                None => groups.push((spoken, vec![&receiver.node])),
+            }
+        }
+        groups.iter().map(|(spoken, nodes)| self.mismatch_note(*spoken, nodes)).collect()
+    }
+
+    fn mismatch_note(&self, spoken: Option<&str>, nodes: &[&str]) -> String {
+        let Self { name, protocol: sender, .. } = self;
+        let (receivers, were, speak) = match nodes {
+            [node] => (node.to_string(), "was", "speaks"),
+            [node, more @ ..] => {
+                (format!("{node} and {} more", count(more.len() as u64)), "were", "speak")
+            }
+            [] => unreachable!("a group begins with a node"),
+        };
+        let source =
+            if self.faults.mismatched_receivers > 0 { ", as the sender has heard" } else { "" };
+        match spoken {
+            Some(receiver) => format!(
+                "{name}: the sender speaks {sender}, and {receivers} {were} told to speak {receiver} and \
+                 got nothing{source}: name {sender} or no scheme there, or {receiver} at the sender"
+            ),
+            // On a real network only the ends know.
+            None => format!(
+                "{name}: {receivers} {speak} another scheme than the sender and got nothing{source}: name \
+                 the sender's or no scheme there"
+            ),
+        }
+    }
+
     fn length_notes(&self) -> impl Iterator<Item = String> {
         let short = self
             .receivers

@@ -1,12 +1,9 @@
 //! Cost-benefit flow control of daemons during link faults, verified by the checker.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use faircast_base::{ClientAct, ClientNote, LinkNote, Time};
-use faircast_checker::{Trace, check};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink};
@@ -93,10 +90,7 @@ fn chain(link: &str, clients: u32, options: &str, service: &str) -> Scenario {
 fn run(scenario: &Scenario) -> Seen {
     let mut seen = Seen::default();
     Simulation::new(scenario, &Builtin, &mut seen).unwrap().run(&mut Unobserved);
-    let text = seen.lines.join("\n");
-    let trace = Trace::read([("clients".into(), text.as_bytes())]).unwrap();
-    let wrong: Vec<String> = check(&trace).iter().map(|it| format!("{it}")).collect();
-    assert!(wrong.is_empty(), "{} violations: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+    super::verify(&seen.lines);
     seen
 }
 
