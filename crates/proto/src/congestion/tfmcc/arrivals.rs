@@ -54,6 +54,11 @@ impl Arrivals {
         }
     }
 
+    /// Corrects the first interval by the measured round trip, if the round trip was a guess.
+    pub fn correct_first_interval(&mut self, rtt_s: f64) {
+        self.history.correct_first_interval(rtt_s);
+    }
+
     /// Returns the loss events per packet, in 0..=1.
     pub fn loss(&self) -> f64 {
         self.history.loss()

@@ -142,7 +142,7 @@ impl TfmccReceiver {
             if ours {
                 let (sent_us, is_clr) = (announce.sent_us, echo.is_clr);
                 match self.round_trip.measure(cx.now, echo, sent_us, is_clr) {
-                    Ok(true) => self.arrivals.history.correct_first_interval(self.rtt_s()),
+                    Ok(true) => self.arrivals.correct_first_interval(self.rtt_s()),
                     Ok(false) => {}
                     Err(()) => cx.emit(Event::BadInput { reason: BadInput::Absurd }),
                 }
