@@ -145,9 +145,9 @@ pub struct SchemeEntry {
     /// Parts of the scheme that routers can read.
     pub view: RouterView,
     /// Constructor of the sender half within the settings' bounds, for data headers of some bytes.
-    pub control: fn(&Options, u32) -> BoxControl,
+    pub control: &'static (dyn Fn(&Options, u32) -> BoxControl + Sync),
     /// Constructor of the receiver half at a node, for data headers of some bytes.
-    pub feedback: fn(&Options, NodeId, u32) -> BoxFeedback,
+    pub feedback: &'static (dyn Fn(&Options, NodeId, u32) -> BoxFeedback + Sync),
 }
 
 impl fmt::Debug for SchemeEntry {
@@ -166,12 +166,12 @@ impl SchemeEntry {
             guarantees: S::GUARANTEES,
             announce_bytes_max: AnnounceOf::<S>::BYTES_MAX,
             view: RouterView::of::<S>(),
-            control: |options, header_bytes| {
+            control: &|options, header_bytes| {
                 let mut control = S::control(options);
                 control.set_header(header_bytes);
                 bounded_control(control, Bounds::from_options(options))
             },
-            feedback: |options, node, header_bytes| {
+            feedback: &|options, node, header_bytes| {
                 let mut feedback = S::feedback(options, node);
                 feedback.set_header(header_bytes);
                 boxed_feedback(feedback)
