@@ -306,7 +306,7 @@ impl Network {
             if !state.takes(node, out.len()) {
                 too_long += 1;
             } else if !out.is_empty() {
-                // Packets with a corrupted header are lost, and packets to an interface that is down.
+                // Packets with a corrupted header are lost, and those to an interface that is down.
                 let _ = self.devices[device].send(out);
             }
         });

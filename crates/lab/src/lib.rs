@@ -3,7 +3,7 @@
 //!
 //! Each end of each flow is a host: an unnamed network namespace, which its thread keeps and which
 //! disappears with the process. All links, routers and multicast trees are one
-//! [`Fabric`](faircast_sim::Fabric), which a thread advances with the clock. Reading order: [`run`],
+//! [`Fabric`](faircast_sim::Fabric), advanced with the clock by a thread. Reading order: [`run`],
 //! `emulator` (event loop), `host` (namespace), `endpoint` and `tcp` (programs of a host), `tap`
 //! (events derived from packets). Apart from scenarios, [`Field`] and [`lan`] run real programs.
 

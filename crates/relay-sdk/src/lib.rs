@@ -2,9 +2,9 @@
 //! miss (src: credits s3).
 //!
 //! A relay has a queue of equal size for each branch of a session, and its credit grants packets to
-//! the node above. A [`Policy`] reads the state of the relay through [`View`]. Policies use no clock,
-//! randomness or floating point: results are equal on all machines. [`program!`] makes a policy a
-//! WebAssembly program, which relays fetch for a session.
+//! the node above. A [`Policy`] reads the state of the relay through [`View`]. Policies use no
+//! clock, randomness or floating point: results are equal on all machines. [`program!`] makes a
+//! policy a WebAssembly program, which relays fetch for a session.
 
 #![no_std]
 

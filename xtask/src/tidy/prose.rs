@@ -24,7 +24,7 @@ pub(super) fn complaints(files: &[TextFile]) -> Vec<String> {
             let says = |phrase: &&str| words.as_ref().is_some_and(|words| words.contains(*phrase));
             let is_long = line.chars().count() > COLUMNS_MAX;
             for (is_broken, rule) in [
-                (STARTS.iter().any(|start| starts_with(begins, start)), RIDDLE),
+                (STARTS.iter().any(|start| starts_with(begins, start)), BEGIN),
                 (PHRASES.iter().any(says), VAGUE),
                 (words.is_some() && is_long, LONG),
             ] {
@@ -35,7 +35,7 @@ pub(super) fn complaints(files: &[TextFile]) -> Vec<String> {
     complaints
 }
 
-const RIDDLE: &str = "a doc comment begins with a question word or a pronoun";
+const BEGIN: &str = "a doc comment begins with a question word or a pronoun";
 const VAGUE: &str = "a phrase names neither limit nor unit";
 const LONG: &str = "a comment line has more than 100 columns";
 
@@ -68,7 +68,7 @@ mod tests {
         ];
         let code = lines.join("\n").replace('%', "so many") + &format!("\n// {}\n", "x".repeat(98));
         let found = complaints(&[text_file("a.rs", &code), text_file("a.md", &code)]);
-        let wanted = [(1, RIDDLE), (3, VAGUE), (7, RIDDLE), (9, LONG)];
+        let wanted = [(1, BEGIN), (3, VAGUE), (7, BEGIN), (9, LONG)];
         assert_eq!(found, wanted.map(|(line, rule)| format!("a.rs:{line}: {rule}")));
     }
 }
