@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! use faircast_base::FlowId;
-//! use faircast_net::{Driver, DriverSettings, Multicast, SessionOptions, SocketSettings, Sockets, Target};
+//! use faircast_net::{Driver, Multicast, SessionOptions, Sockets, Target};
 //! use faircast_proto::FlowMachine;
 //! use faircast_proto::catalog::{self, DEFAULT_SCHEME};
 //! use faircast_proto::content::InMemory;
@@ -15,8 +15,8 @@
 //! use faircast_proto::transport::{EndSetup, Role};
 //!
 //! fn send(group: Multicast, bytes: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
-//!     let sockets = Sockets::source(Target::Multicast(group), SocketSettings::default())?;
-//!     let mut driver = Driver::<FlowMachine>::new(sockets, DriverSettings::default())?;
+//!     let sockets = Sockets::source(Target::Multicast(group), Default::default())?;
+//!     let mut driver = Driver::<FlowMachine>::new(sockets, Default::default())?;
 //!     let live = driver.live();
 //!     let (node, options) = (live.node(), Options::default());
 //!     let setup = EndSetup::new(FlowId(0), node, std::slice::from_ref(&node), &options);
