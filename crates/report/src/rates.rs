@@ -1,9 +1,9 @@
 //! Variation of a flow's rate, and its settling time.
 //!
-//! A rate is the sender's new payload (TCP: acknowledged payload). Both figures are from RFC 5166,
-//! which leaves intervals and band open. *Variation*: standard deviation over mean of the rate by
-//! second (src: s2.2.2). *Settled*: time until means over 10 s stay within 25 % of the rate in the
-//! second half of the time considered, for all means that begin in the next 20 s (src: s2.3).
+//! A rate is the sender's new payload (TCP: acknowledged payload). RFC 5166 leaves intervals and
+//! band open. *Variation*: standard deviation over mean of the rate by second (src: RFC 5166
+//! s2.2.2). *Settled*: time until means over 10 s stay within 25 % of the rate in the second half
+//! of the time considered, for all means that begin in the next 20 s (src: RFC 5166 s2.3).
 //! Probing controls vary by a third in every cycle; the 20 s exclude a rate that crosses the band.
 
 use faircast_base::{Event, Time};

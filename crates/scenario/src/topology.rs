@@ -101,7 +101,7 @@ impl Topology {
         self.find(named.value, &named.name).map_err(|problem| named.blamed(problem))
     }
 
-    /// Reads names of nodes. `read` takes each node with its name, and returns a value or a mistake.
+    /// Reads names of nodes. `read` returns a value or a mistake for each node and its name.
     pub(crate) fn each_node<T>(
         &self,
         value: &SettingValue,
