@@ -73,15 +73,39 @@ impl CommonOrder {
         recovered: impl Iterator<Item = CompleteMessage>,
         is_known: impl Fn(&CompleteMessage) -> bool,
     ) -> Vec<CompleteMessage> {
-        let mut order = self.clone();
-        let mut all: Vec<_> = recovered.filter_map(|message| order.add(message)).collect();
-        all.extend(order.released.drain(..));
-        all.sort_by_key(|it| (it.time, it.source));
-        while let Some(message) = order.pop_first() {
-            let fifo = order.released.drain(..);
+        let mut ordered = self.ordered.clone();
+        let waiting = self.behind.values().flatten().flat_map(|it| &it.1);
+        let mut others: Vec<CompleteMessage> =
+            self.released.iter().chain(waiting).cloned().collect();
+        for message in recovered {
+            if message.is_ordered() {
+                ordered.insert((message.time, message.source as u8), message);
+            } else {
+                others.push(message);
+            }
+        }
+        others.sort_by_key(|it| (it.time, it.source));
+        let mut times: BTreeMap<(u8, Bytes), Vec<u64>> = BTreeMap::new();
+        for it in ordered.values().filter(|it| it.cell.kind.is_message()) {
+            times.entry(sender(it)).or_default().push(it.time);
+        }
+        let mut behind: BTreeMap<(u64, usize), Vec<CompleteMessage>> = BTreeMap::new();
+        let mut all = Vec::new();
+        for message in others {
+            let times = times.get(&sender(&message));
+            let before = times
+                .filter(|_| message.cell.service == Service::Fifo)
+                .and_then(|it| it[..it.partition_point(|time| *time < message.time)].last());
+            match before {
+                Some(time) => behind.entry((*time, message.source)).or_default().push(message),
+                None => all.push(message),
+            }
+        }
+        for message in ordered.into_values() {
+            let fifo = behind.remove(&(message.time, message.source));
             if is_known(&message) {
                 all.push(message);
-                all.extend(fifo);
+                all.extend(fifo.into_iter().flatten());
             }
         }
         all
