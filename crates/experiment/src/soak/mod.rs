@@ -334,7 +334,6 @@ fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Err
     })
 }
 
-/// Makes the folder of a round, temporary unless a folder is requested.
 fn round_folder(out: Option<&Path>, seed: u64) -> Result<(PathBuf, Option<TempDir>), Error> {
     let Some(out) = out else {
         let folder = tempfile::Builder::new().prefix("faircast-soak-").tempdir();
