@@ -335,10 +335,10 @@ impl Endpoint {
                 Event::Stream(StreamEvent::Readable { id: stream }) => {
                     readable.insert((id, stream));
                 }
-                Event::Stream(StreamEvent::Writable { id: stream }) => {
-                    if link.write_blocked(stream) {
-                        events.push_back(EndpointEvent::Room { connection: id, stream });
-                    }
+                Event::Stream(StreamEvent::Writable { id: stream })
+                    if link.write_blocked(stream) =>
+                {
+                    events.push_back(EndpointEvent::Room { connection: id, stream });
                 }
                 Event::Stream(StreamEvent::Finished { id: stream }) => {
                     events.push_back(EndpointEvent::Finished { connection: id, stream });

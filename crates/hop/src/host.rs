@@ -143,10 +143,10 @@ impl Host {
                     self.is_path_new |= matches!(message, Message::Path(_));
                     uplink.on_message(now, peers, connection, message);
                 }
-                PeerEvent::Parcel { connection, group, head, body } => {
-                    if uplink.is(connection) && group == self.group {
-                        self.receive(head, body);
-                    }
+                PeerEvent::Parcel { connection, group, head, body }
+                    if uplink.is(connection) && group == self.group =>
+                {
+                    self.receive(head, body);
                 }
                 PeerEvent::Repair { connection, link, seq, frame } if uplink.is(connection) => {
                     if let Some(hearing) = current(hearing, uplink) {

@@ -542,7 +542,7 @@ impl RelayNode {
         let Parcel { group, head, body } = parcel;
         let rest = body.slice(begun.len().min(body.len())..);
         let head = [&head.encode(), begun].concat();
-        let sent = if self.multicast.links.get(&port).is_some() {
+        let sent = if self.multicast.links.contains_key(&port) {
             self.multicast.send(now, port, &[&head[..], &rest].concat())
         } else {
             let channel = Channel::Group(group);

@@ -34,9 +34,9 @@ pub struct Header {
     pub warmup_s: f64,
     /// Names of all nodes; a [`NodeId`] is an index into this list.
     pub nodes: Vec<String>,
-    /// All directions of all links; a [`LinkId`] is an index into this list.
+    /// All directions of all links; a [`LinkId`](faircast_base::LinkId) is an index into this list.
     pub links: Vec<LinkHeader>,
-    /// All flows; a [`FlowId`] is an index into this list.
+    /// All flows; a [`FlowId`](faircast_base::FlowId) is an index into this list.
     pub flows: Vec<FlowHeader>,
     /// All clients of the overlay, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -38,7 +38,7 @@ impl Daemon {
             of < incarnation || of != incarnation && it.away_since.is_some()
         });
         let fits = (1..=CLIENT_BYTES_MAX).contains(&name.len());
-        if !fits || !is_newer || self.clients.by_id.get(&id).is_some() {
+        if !fits || !is_newer || self.clients.by_id.contains_key(&id) {
             return Err(SendError::Name);
         }
         if let Some(other) = other {
