@@ -71,12 +71,14 @@ impl Trace for DataPackets {
 
 type Packet = (NodeId, bool, Vec<u8>);
 
+type Outgoing = Vec<(Destination, Vec<u8>)>;
+
 /// Calls a machine with a packet, or without one at a timeout. Returns its packets and events.
 fn drive<M: Machine>(
     machine: &mut M,
     cx: &mut Cx<'_>,
     datagram: Option<Datagram<'_>>,
-) -> (Vec<(Destination, Vec<u8>)>, Vec<M::Event>) {
+) -> (Outgoing, Vec<M::Event>) {
     match datagram {
         Some(datagram) => machine.handle_datagram(cx, datagram),
         None => machine.handle_timeout(cx),
