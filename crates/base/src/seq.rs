@@ -5,11 +5,12 @@ use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
 /// Sequence number modulo 2^32, compared by the sign of the difference (src: RFC 1982, as used by
-/// RFC 3208 s6.3). The order is total only within 2^31 numbers: no `Ord`.
+/// RFC 3208 s6.3). Numbers 2^31 apart or more compare wrongly: bound the distance of received ones
+/// first, and never sort by it (no `Ord`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seq(u32);
 
-#[expect(missing_docs, reason = "functions without a text are what their names say")]
+#[expect(missing_docs, reason = "`new` and `value` are what their names say")]
 impl Seq {
     pub const fn new(value: u32) -> Self {
         Self(value)
@@ -24,14 +25,17 @@ impl Seq {
         self.0.wrapping_sub(other.0) as i32
     }
 
+    /// `<` in constants.
     pub const fn before(self, other: Self) -> bool {
         self.distance(other) < 0
     }
 
+    /// `>` in constants.
     pub const fn after(self, other: Self) -> bool {
         self.distance(other) > 0
     }
 
+    /// Returns the following number; 0 follows the highest one.
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }

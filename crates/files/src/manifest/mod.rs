@@ -36,7 +36,7 @@ pub(crate) const NANOS_MAX: u32 = 999_999_999;
 /// File, directory or link of an object; or an image, the only entry of its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Relative path, with components separated by `/`, as the rules of names allow (`name::check_path`).
+    /// Relative path of components between `/`, by the rules of `name::check_path`.
     pub path: Box<BStr>,
     /// Kind of the entry.
     pub kind: Kind,

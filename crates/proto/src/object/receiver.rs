@@ -1,4 +1,7 @@
-//! Receiving end of a transfer over PGM.
+//! Receiving end of a transfer over PGM: hands the fields of packets to its parts, and follows the
+//! source through restarts to its end. PGM's session numbers packets and reports to the scheme;
+//! `assembly` takes the object from its notice to the verified files; `requests` decides what is
+//! requested when; `member` is the conversation with the source (join, progress, last message).
 
 pub(super) mod assembly;
 pub(super) mod blocks;
@@ -40,20 +43,21 @@ pub struct ObjectReceiver {
     requests: Requests,
     timers: Timers<Timer, 1>,
     /// Packets before the last restart of the source's numbers: number sent, and number lost.
-    earlier: (u64, u64),
-    ending: Ending,
-    /// Claims of another start of the source, and of another object.
+    earlier_packets: (u64, u64),
+    source_end: SourceEnd,
+    /// Claims that the source has restarted, believed after [`EPOCH_PACKETS`] SPMs in a row.
     other_epoch: Dissent<u32, EPOCH_PACKETS>,
+    /// Claims that the source sends another object.
     other_object: Dissent<()>,
-    /// Newest full-length packet received; before any arrived, the lead of the first SPM.
-    long: Option<Seq>,
+    /// Full-length packet received last; before any arrived, the lead of the first SPM.
+    latest_full: Option<Seq>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum SourceEnd {
     Open,
-    /// The source has announced its end, and counts as gone soon unless it sends more.
-    Said,
+    /// The source counts as gone after [`END_QUIET`] unless it sends more.
+    Announced,
     Gone,
 }
 
@@ -75,11 +79,11 @@ impl ObjectReceiver {
             requests: Requests::new(&config.settings),
             assembly: Assembly::new(setup),
             timers: Timers::default(),
-            earlier: (0, 0),
-            ending: Ending::Open,
+            earlier_packets: (0, 0),
+            source_end: SourceEnd::Open,
             other_epoch: Dissent::default(),
             other_object: Dissent::default(),
-            long: None,
+            latest_full: None,
             config,
         }
     }
@@ -97,6 +101,8 @@ impl ObjectReceiver {
         }
     }
 
+    /// Moves the transfer on as far as the received content allows: opens the store, requests the
+    /// next blocks, verifies.
     fn advance(&mut self, cx: &mut Cx<'_>) {
         let requests = &mut self.requests;
         let mut ask = |cx: &mut Cx<'_>, blocks: &Blocks, want| requests.take(cx, blocks, want);
@@ -105,20 +111,21 @@ impl ObjectReceiver {
         }
     }
 
-    /// Closes the session, which sends the scheme's leave message.
-    fn rest(&mut self) {
+    /// Closes the session, which sends the leave message of the scheme.
+    fn leave_session(&mut self) {
         if self.session.is_joined() {
             self.session.close();
         }
     }
 
     fn watch_source(&mut self, cx: &mut Cx<'_>) {
-        let gone = self.config.start <= cx.now && !self.session.is_joined();
-        if gone && !self.assembly.phase.is_over() {
+        // The session leaves by itself once its source has been silent for too long.
+        let is_silent = self.config.start <= cx.now && !self.session.is_joined();
+        if is_silent && !self.assembly.phase.is_over() {
             self.lose_source(cx, "the source has fallen silent");
         }
         if self.timers.take_due(Timer::SourceEnd, cx.now) {
-            self.ending = Ending::Gone;
+            self.source_end = SourceEnd::Gone;
             if self.assembly.phase.is_over() {
                 self.assembly.member.end();
             } else if !self.assembly.has_all() {
@@ -130,7 +137,7 @@ impl ObjectReceiver {
     /// Returns the number of packets sent since this receiver joined, and of those lost.
     fn extent(&self) -> (u64, u64) {
         let (packets, lost) = self.session.extent();
-        (self.earlier.0 + packets, self.earlier.1 + lost)
+        (self.earlier_packets.0 + packets, self.earlier_packets.1 + lost)
     }
 
     fn write_message(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -175,31 +182,32 @@ impl ObjectReceiver {
     }
 
     fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Checked {
-        let port = packet.header.data_port(packet.kind()) == self.config.data_port;
-        if !port || self.config.tsi.is_some_and(|tsi| tsi != packet.tsi()) {
+        let is_own_port = packet.header.data_port(packet.kind()) == self.config.data_port;
+        if !is_own_port || self.config.tsi.is_some_and(|tsi| tsi != packet.tsi()) {
             return Err(BadInput::Foreign);
         }
         match packet.body {
             Body::Odata(data) => {
                 let before = self.session.highest();
-                let believed = self.session.handle_packet(cx, packet);
+                let is_believed = self.session.handle_packet(cx, packet);
                 let highest = self.session.highest();
                 let newest = highest != before && highest == Some(data.sequence);
                 let len = packet.payload.bytes.len() + packet.payload.zeros as usize;
-                let full =
+                // Before the first notice any symbol counts as full-length.
+                let symbol_bytes =
                     self.assembly.notice.map_or(0, |notice| notice.announcement.symbol_bytes);
-                if len >= SYMBOL_HEADER + usize::from(full) {
+                if len >= SYMBOL_HEADER + usize::from(symbol_bytes) {
                     self.assembly.path.on_long();
-                    self.long = Some(data.sequence);
+                    self.latest_full = Some(data.sequence);
                 }
                 if newest {
-                    self.go_on();
+                    self.on_source_continues();
                 }
                 self.watch_scheme(cx);
                 // Joins before the first SPM, which may come late: only members' reports count.
                 if self.assembly.notice.is_none()
                     && self.assembly.phase == TransferPhase::Listening
-                    && believed
+                    && is_believed
                 {
                     self.assembly.member.join_once(cx);
                 }
@@ -248,11 +256,11 @@ impl ObjectReceiver {
             self.other_epoch.contradict();
             if self.session.is_contradicted_by(cx.now, &spm) {
                 // A packet of an earlier start came after the restart was believed.
-                self.listen_anew(cx);
+                self.restart_session(cx);
             }
         } else if self.other_epoch.claim(cx.now, epoch, Duration::ZERO, |other| *other == epoch) {
             // The source has restarted: packet numbers are new, received content stays.
-            self.listen_anew(cx);
+            self.restart_session(cx);
             if !self.assembly.phase.is_over() {
                 self.requests.restart(cx, &self.assembly.blocks);
                 self.assembly.member.join(cx);
@@ -260,17 +268,18 @@ impl ObjectReceiver {
         } else {
             return Err(BadInput::Foreign);
         }
-        let fresh = self.session.handle_packet(cx, packet);
+        let is_believed = self.session.handle_packet(cx, packet);
         self.watch_scheme(cx);
-        if fresh && self.assembly.wants_packets() {
-            let long = *self.long.get_or_insert(spm.lead);
-            if spm.lead.after(long) {
+        if is_believed && self.assembly.wants_packets() {
+            // SPMs that run ahead of full-length packets: such packets may not pass the path.
+            let latest_full = *self.latest_full.get_or_insert(spm.lead);
+            if spm.lead.after(latest_full) {
                 self.assembly.path.on_ahead(cx.now);
             }
         }
         let outcome = match self.assembly.notice {
-            None if fresh => self.take_first_notice(cx, notice),
-            Some(known) if fresh => self.take_notice(cx, known.announcement, notice),
+            None if is_believed => self.take_first_notice(cx, notice),
+            Some(known) if is_believed => self.take_notice(cx, known.announcement, notice),
             _ => Ok(()),
         };
         if let Some(option) = packet.options.find(OptionType::MEMBER) {
@@ -278,23 +287,23 @@ impl ObjectReceiver {
             self.take_answer(cx, answer);
         }
         let over = packet.options.has(OptionType::FIN) || packet.options.has(OptionType::RST);
-        if !over && fresh {
-            self.go_on();
-        } else if over && self.ending == Ending::Open {
-            self.ending = Ending::Said;
+        if !over && is_believed {
+            self.on_source_continues();
+        } else if over && self.source_end == SourceEnd::Open {
+            self.source_end = SourceEnd::Announced;
             self.timers.arm(Timer::SourceEnd, cx.now + END_QUIET);
         }
         outcome
     }
 
-    fn go_on(&mut self) {
-        self.ending = Ending::Open;
+    fn on_source_continues(&mut self) {
+        self.source_end = SourceEnd::Open;
         self.timers.disarm(Timer::SourceEnd);
     }
 
     /// Forgets packet numbers, but not the number of losses.
-    fn listen_anew(&mut self, cx: &mut Cx<'_>) {
-        self.earlier = self.extent();
+    fn restart_session(&mut self, cx: &mut Cx<'_>) {
+        self.earlier_packets = self.extent();
         self.session.restart(cx);
     }
 
@@ -364,7 +373,7 @@ impl ObjectReceiver {
             }
             News::Refused | News::Stalled if failed => self.requests.clear(),
             News::Refused | News::Stalled | News::GivenUp => {}
-            News::Noted => self.rest(),
+            News::Noted => self.leave_session(),
         }
     }
 
@@ -467,7 +476,7 @@ impl Machine for ObjectReceiver {
             self.advance(cx);
         }
         if self.assembly.member.on_timeout(cx) {
-            self.rest();
+            self.leave_session();
         }
         self.assembly.look_at_path(cx);
         if self.requests.next_timeout().is_some_and(|at| at <= cx.now) {
@@ -482,7 +491,7 @@ impl Machine for ObjectReceiver {
         }
         // Due messages go first, and a last message until confirmed: the source waits for it.
         if !self.assembly.member.schedule.is_due && !self.assembly.member.awaits_note() {
-            self.rest();
+            self.leave_session();
         }
     }
 
@@ -496,9 +505,9 @@ impl Machine for ObjectReceiver {
         if let Some(message) = self.write_message(cx, buf) {
             return Some(message);
         }
-        let alone = self.ending == Ending::Gone && self.assembly.phase.is_over();
+        let alone = self.source_end == SourceEnd::Gone && self.assembly.phase.is_over();
         if self.assembly.member.has_left() || alone {
-            self.rest();
+            self.leave_session();
         }
         if let Some(want) = self.write_want(cx, buf) {
             return Some(want);

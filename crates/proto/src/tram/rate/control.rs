@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use faircast_base::{Bitrate, CutReason, Cx, Event, Time};
 
 use super::pacer::Pacer;
-use super::slow_start::SlowStart;
+use super::slow_start::{Reached, SlowStart};
 use super::throughput::Throughput;
 use super::{CLOSED_INTERVAL, Controller, Progress, SentPacket, Window};
 use crate::congestion::Permit;
@@ -177,7 +177,7 @@ impl RateControl {
     /// Counts a repair as sent data: else a source that only repairs would see no achieved rate.
     fn on_repair_sent(&mut self, now: Time, window: Window, bytes: u32) {
         self.count(now, window, bytes, true);
-        if !self.slow_start.active {
+        if !self.slow_start.is_active {
             // Repairs use R, which a closed window has reduced to a packet a second.
             self.consider_restart();
         }
@@ -193,9 +193,10 @@ impl RateControl {
         let ceiling = self.slow_start.ceiling;
         if self.rate >= ceiling {
             self.rate = ceiling;
-            self.slow_start.active = false;
+            self.slow_start.is_active = false;
             if ceiling < self.rate_max {
-                self.slow_start.reached = Some((self.throughput.bucket_of(now), ceiling));
+                let bucket = self.throughput.bucket_of(now);
+                self.slow_start.reached = Some(Reached { bucket, rate: ceiling });
             }
         }
     }
@@ -205,7 +206,7 @@ impl RateControl {
         self.recovery.acknowledged_peak = self.recovery.acknowledged_peak.max(rate);
         let Some(probe) = &mut self.slow_start.probe else { return };
         probe.on_acknowledged(now, bytes.into());
-        if self.slow_start.active {
+        if self.slow_start.is_active {
             self.rate = self.rate.min(probe.limit().max(self.rate_min));
         }
     }
@@ -232,7 +233,7 @@ impl RateControl {
     fn end_window(&mut self, now: Time, is_open: bool) {
         let (window, opens) = self.windows.finish();
         let average = self.average(now);
-        if self.slow_start.active {
+        if self.slow_start.is_active {
             return;
         }
         if !is_open {
@@ -247,7 +248,7 @@ impl RateControl {
             RateRule::Average => average + increment,
             RateRule::Current => self.rate + increment,
         };
-        let reached = self.slow_start.reached.map_or(0.0, |(_, rate)| rate);
+        let reached = self.slow_start.reached.map_or(0.0, |reached| reached.rate);
         self.rate = self.rate.max(reached).min(self.rate_max);
         self.windows.was_closed &= !is_open || window < self.windows.ack_window;
         self.increment = self.bounded(RATE_INCREASE * average);
@@ -270,7 +271,7 @@ impl RateControl {
         if highest_sent >= self.recovery.recovery_point {
             self.recovery.recovery_point = highest_sent + self.windows.ack_window as u64;
         }
-        self.slow_start.active = true;
+        self.slow_start.is_active = true;
         self.slow_start.ceiling = (proven_rate / 2.0).max(self.rate_min);
         self.slow_start.probe = None;
     }
@@ -278,9 +279,9 @@ impl RateControl {
     /// Ends slow start. Its rate was not achieved yet: the average or acknowledged rate goes on.
     fn end_slow_start(&mut self, now: Time) {
         self.slow_start.reached = None;
-        if core::mem::take(&mut self.slow_start.active) {
+        if core::mem::take(&mut self.slow_start.is_active) {
             let average = self.average(now);
-            let acknowledged = self.slow_start.probe.as_ref().and_then(|probe| probe.latest);
+            let acknowledged = self.slow_start.probe.as_ref().and_then(|probe| probe.latest_rate);
             self.rate = average.max(acknowledged.unwrap_or(0.0)).min(self.rate_max);
             // Half at each failed trial, so that a worse path is believed in the end.
             self.recovery.proven_rate = self.rate.max(self.recovery.proven_rate / 2.0);
@@ -297,7 +298,7 @@ impl RateControl {
 
     /// Returns the achieved rate over T, or since slow start reached its ceiling.
     fn average(&self, now: Time) -> f64 {
-        let first = self.slow_start.reached.map_or(0, |(bucket, _)| bucket);
+        let first = self.slow_start.reached.map_or(0, |reached| reached.bucket);
         self.throughput.sent_since(now, first).unwrap_or(self.rate_min)
     }
 }
@@ -350,14 +351,14 @@ impl Controller for RateControl {
     /// Sets the rate after a closed window to the achieved average (src: jrms).
     fn on_open(&mut self, now: Time) {
         let Some(since) = self.closed_at.take() else { return };
-        if self.slow_start.active {
+        if self.slow_start.is_active {
             self.slow_start.discard_measurement();
         } else {
             self.throughput.expire(now);
             self.rate = self.average(now).min(self.rate_max);
             self.consider_restart();
         }
-        if self.slow_start.active && now.since(since) >= CLOSED_INTERVAL {
+        if self.slow_start.is_active && now.since(since) >= CLOSED_INTERVAL {
             let ceiling = CLOSED_SHARE * self.recovery.proven_rate;
             self.slow_start.ceiling = self.slow_start.ceiling.max(ceiling);
         }

@@ -53,7 +53,7 @@ fn slow_start_adds_more_and_more_with_each_packet() {
     }
     assert_eq!(rates, [1000.0, 3500.0, 7000.0, 11_500.0]);
     control.end_slow_start(now);
-    assert!(!control.slow_start.active);
+    assert!(!control.slow_start.is_active);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn slow_start_goes_no_further_than_twice_what_is_acknowledged() {
     now = begun + Duration::from_secs(1);
     control.on_acknowledged(now, 64 * P);
     send(&mut control, now, 128, 64);
-    assert!(control.slow_start.active);
+    assert!(control.slow_start.is_active);
     assert!(control.rate <= 4.0 * 64.0 * f64::from(P), "{}", control.rate);
 }
 
@@ -86,11 +86,11 @@ fn a_window_that_closes_ends_slow_start_when_members_acknowledge_no_more_than_be
     };
     for ms in [400, 400, 200, 100] {
         window(&mut control, ms);
-        assert!(control.slow_start.active, "{ms} ms");
+        assert!(control.slow_start.is_active, "{ms} ms");
     }
     for (ms, goes_on) in [(300, true), (100, true), (100, false)] {
         window(&mut control, ms);
-        assert_eq!(control.slow_start.active, goes_on, "{ms} ms");
+        assert_eq!(control.slow_start.is_active, goes_on, "{ms} ms");
     }
     let achieved = 64.0 * f64::from(P) / 0.1;
     assert!((control.rate / achieved - 1.0).abs() < 0.01, "{} {achieved}", control.rate);
@@ -100,7 +100,7 @@ fn a_window_that_closes_ends_slow_start_when_members_acknowledge_no_more_than_be
 fn slow_start_ends_at_the_greatest_rate() {
     let mut control = control(|_| ());
     send(&mut control, at(0), 128, 60);
-    assert!(!control.slow_start.active);
+    assert!(!control.slow_start.is_active);
     assert_eq!(control.rate, 1_500_000.0);
 }
 
@@ -188,14 +188,14 @@ fn the_rate_rises_at_once_from_where_slow_start_has_brought_it_back() {
     assert!(control.rate < proven / 4.0);
     control.closed_at = Some(now);
     control.on_open(now);
-    assert!(control.slow_start.active, "half of {proven} is tried, not {}", control.rate);
-    while control.slow_start.active {
+    assert!(control.slow_start.is_active, "half of {proven} is tried, not {}", control.rate);
+    while control.slow_start.is_active {
         now = send(&mut control, now, 128, 1);
     }
     let reached_at = now;
     while control.rate < 0.8 * proven {
         now = send(&mut control, now, 320, 1);
-        assert!(!control.slow_start.active && control.rate >= proven / 2.0, "{}", control.rate);
+        assert!(!control.slow_start.is_active && control.rate >= proven / 2.0, "{}", control.rate);
     }
     let took = now.since(reached_at).as_secs_f64();
     assert!(took < 5.0, "{took} s, and with what was sent before in the average 6 s");
@@ -212,7 +212,7 @@ fn after_a_second_without_a_window_slow_start_goes_further_than_after_congestion
         now = send(&mut control, now, 0, 300);
         control.closed_at = Some(now);
         control.on_open(now + Duration::from_millis(closed_ms));
-        assert!(control.slow_start.active);
+        assert!(control.slow_start.is_active);
         assert_eq!(control.slow_start.ceiling, share * proven, "closed for {closed_ms} ms");
     }
 }
@@ -224,13 +224,13 @@ fn losses_from_before_a_restart_do_not_end_it() {
         now = send(&mut control, now, 0, 300);
         (control.recovery.highest_sent, control.closed_at) = (900, Some(now));
         control.on_open(now);
-        assert!(control.slow_start.active, "W_a is 64");
+        assert!(control.slow_start.is_active, "W_a is 64");
         let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
         let (highest, congested) = (900 + later, true);
         let progress =
             Progress { bytes: 0, congested, highest, allowed: 128, flight: 1, repeated: 0 };
         control.on_progress(&mut Cx::untraced(now, &mut rng), progress);
-        assert_eq!(control.slow_start.active, !ends, "{later} packets later");
+        assert_eq!(control.slow_start.is_active, !ends, "{later} packets later");
     }
 }
 
@@ -281,13 +281,13 @@ fn a_pause_says_nothing_of_how_fast_members_acknowledge() {
             now = send(&mut control, now, 128, 64);
             control.on_acknowledged(now, window);
         }
-        let measured = control.slow_start.probe.as_ref().unwrap().latest;
+        let measured = control.slow_start.probe.as_ref().unwrap().latest_rate;
         assert!(measured.is_some());
         control.closed_at = pauses.then_some(now);
         now += Duration::from_secs(60);
         control.on_open(now);
         control.on_acknowledged(now, window);
-        let after = control.slow_start.probe.as_ref().unwrap().latest;
+        let after = control.slow_start.probe.as_ref().unwrap().latest_rate;
         assert_eq!(after == measured, pauses, "{after:?}");
     }
 }
