@@ -99,7 +99,6 @@ pub(super) fn remove_first(lines: &mut Lines, one: &Delivery, _: &Delivery) {
     remove(lines, one);
 }
 
-/// Removes all deliveries of a message.
 pub(super) fn remove_everywhere(lines: &mut Lines, id: &str) -> Option<()> {
     for (_, of) in lines.iter_mut() {
         of.retain(|line| !is(line, "deliver") || text(line, "id") != id);

@@ -9,7 +9,6 @@ use faircast_scenario::{Overrides, Scenario};
 use super::site::Site;
 use super::*;
 
-/// Returns the settings of a link.
 pub(super) fn link(mbit_per_s: u32, delay_ms: u32, loss: f64, packets: u32) -> String {
     format!(
         "rate = \"{mbit_per_s} Mbit/s\"\ndelay = \"{delay_ms} ms\"\nloss = {loss:.2}\n\

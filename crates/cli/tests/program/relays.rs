@@ -56,7 +56,6 @@ impl Relays {
     }
 }
 
-/// Asserts that a sender and receivers end, and that all have the file.
 fn assert_arrived<'n>(
     relays: &Relays,
     sender: Running,

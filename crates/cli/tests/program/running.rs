@@ -79,7 +79,6 @@ impl Running {
         assert!(is_there, "{name}: {}{}", self.out.so_far(), self.err.so_far());
     }
 
-    /// Waits until a receiver with `--json` has at least `bytes` bytes of its first object.
     pub(super) fn until_has(&self, bytes: u64) {
         self.until("progress", |event| event["objects"][0]["bytes_done"].as_u64() >= Some(bytes));
     }
@@ -96,7 +95,6 @@ impl Running {
         kill(Pid::from_raw(i32::try_from(self.id()).unwrap()), signal).unwrap();
     }
 
-    /// Ends a program by SIGINT, which must be a success.
     #[track_caller]
     pub(super) fn interrupt(self) -> Ended {
         self.signal(Signal::SIGINT);

@@ -137,33 +137,26 @@ fn a_title_with_characters_that_are_not_printed_is_neither_sent_nor_taken() {
 #[test]
 fn hostile_entries_are_refused() {
     let name = |path: &str, what| ManifestError::Name { path: path.into(), what };
+    let lacks = |path: &str| ManifestError::NoDirectory(path.into());
     let late = Mtime { seconds: 0, nanos: NANOS_MAX + 1 };
+    let beyond = CONTENT_BYTES_MAX + 1;
     let table = [
         (vec![file("../x", 1)], name("../x", NameError::Dots)),
         (vec![file("/x", 1)], name("/x", NameError::Empty)),
         (vec![file("a", 1), file("a", 1)], ManifestError::Twice("a".into())),
         (vec![directory("a"), file("a", 1)], ManifestError::Twice("a".into())),
-        (vec![file("a", 1), file("a/b", 1)], ManifestError::NoDirectory("a/b".into())),
-        (vec![file("a/b", 1)], ManifestError::NoDirectory("a/b".into())),
-        (
-            vec![directory("a"), directory("a/b"), file("a/c/d", 1)],
-            ManifestError::NoDirectory("a/c/d".into()),
-        ),
+        (vec![file("a", 1), file("a/b", 1)], lacks("a/b")),
+        (vec![file("a/b", 1)], lacks("a/b")),
+        (vec![directory("a"), directory("a/b"), file("a/c/d", 1)], lacks("a/c/d")),
         (vec![directory("a"), file("b", 1), file("a/c", 1)], ManifestError::Order("a/c".into())),
         (vec![file("b", 1), file("a", 1)], ManifestError::Order("a".into())),
         (vec![Entry { mode: 0o4755, ..file("a", 1) }], ManifestError::Mode("a".into())),
         (vec![Entry { mtime: late, ..file("a", 1) }], ManifestError::Time("a".into())),
-        (vec![file("a", CONTENT_BYTES_MAX + 1)], ManifestError::Content(CONTENT_BYTES_MAX + 1)),
-        (
-            vec![file("a", CONTENT_BYTES_MAX), file("b", 1)],
-            ManifestError::Content(CONTENT_BYTES_MAX + 1),
-        ),
+        (vec![file("a", beyond)], ManifestError::Content(beyond)),
+        (vec![file("a", CONTENT_BYTES_MAX), file("b", 1)], ManifestError::Content(beyond)),
         (vec![file("a", u64::MAX), file("b", 2)], ManifestError::Sum),
-        (vec![link("a", "b"), file("a/b", 1)], ManifestError::NoDirectory("a/b".into())),
-        (
-            vec![directory("d"), link("d/l", "../d"), file("d/l/x", 1)],
-            ManifestError::NoDirectory("d/l/x".into()),
-        ),
+        (vec![link("a", "b"), file("a/b", 1)], lacks("a/b")),
+        (vec![directory("d"), link("d/l", "../d"), file("d/l/x", 1)], lacks("d/l/x")),
         (vec![Entry { mode: 0o777, ..link("a", "a") }], ManifestError::Mode("a".into())),
         (
             vec![Entry { kind: Kind::Image { size: None }, ..file("a", 1) }],

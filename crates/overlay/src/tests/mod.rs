@@ -126,7 +126,6 @@ struct Delivery {
     when: Time,
 }
 
-/// Requests and events of all clients.
 #[derive(Clone, Default)]
 struct Log {
     /// Send time of each message, by number.

@@ -42,7 +42,6 @@ impl Sink for Acts {
     }
 }
 
-/// Checks the clients' trace against the guarantees of the overlay.
 fn verify(lines: &[String]) {
     let text = lines.join("\n");
     let trace = Trace::read([("clients".into(), text.as_bytes())]).unwrap();

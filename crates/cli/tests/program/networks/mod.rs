@@ -44,12 +44,10 @@ impl World {
         on(&self.site, &self.lan, host, words)
     }
 
-    /// Starts a receiver of name r1 on host 1, and so on.
     fn recv(&self, host: usize, more: &str) -> Running {
         recv(&self.site, &self.lan, host, &format!("r{host}"), more)
     }
 
-    /// Starts receivers on hosts 1 and 2.
     fn two(&self, more: &str) -> [Running; 2] {
         [1, 2].map(|host| self.recv(host, more))
     }
@@ -58,14 +56,12 @@ impl World {
         self.on(0, &format!("send tree {more}"))
     }
 
-    /// Asserts that the receivers on hosts 1, 2 and so on end with the whole tree.
     fn assert_received(&self, receivers: impl IntoIterator<Item = Running>) {
         for (receiver, host) in receivers.into_iter().zip(1..) {
             assert_received(&self.site, receiver, &format!("r{host}"));
         }
     }
 
-    /// Sends the tree to receivers on these hosts, and compares all copies.
     fn transfer(&self, hosts: std::ops::RangeInclusive<usize>, at: &str, to: &str) -> Ended {
         let count = hosts.clone().count();
         let receivers: Vec<_> = hosts.map(|host| self.recv(host, at)).collect();

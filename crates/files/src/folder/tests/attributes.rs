@@ -101,14 +101,9 @@ fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
 
 /// Returns `user::rw-, user:4242:r--, group::r--, mask::r--, other::---`, as in Linux.
 fn acl() -> Vec<u8> {
-    let mut acl = vec![2, 0, 0, 0];
-    for (tag, permissions, id) in [
-        (1u16, 6u16, u32::MAX),
-        (2, 4, 4242),
-        (4, 4, u32::MAX),
-        (16, 4, u32::MAX),
-        (32, 0, u32::MAX),
-    ] {
+    let (mut acl, all) = (vec![2, 0, 0, 0], u32::MAX);
+    let entries = [(1u16, 6u16, all), (2, 4, 4242), (4, 4, all), (16, 4, all), (32, 0, all)];
+    for (tag, permissions, id) in entries {
         acl.extend(tag.to_le_bytes());
         acl.extend(permissions.to_le_bytes());
         acl.extend(id.to_le_bytes());

@@ -35,9 +35,7 @@ fn holes_do_not_travel_and_are_holes_again() {
     let case = case();
     // 1 in `end`, 8 in `first`, 1 and 7 bytes in `middle`, 3 in `none`, 4 in `several`.
     assert_eq!(case.object.content().len(), 17 * MIB + 7 + 10);
-    let mut store = case.store();
-    let handle = store.handle();
-    assert_eq!(case.object.receive(&mut store), Ok(0));
+    let handle = case.receive(case.store());
     case.assert_same();
     assert_eq!(handle.counts().bytes, 17 * MIB as u64 + 17);
     assert!(room(&case.target("all")) < 1 << 16);
@@ -47,8 +45,7 @@ fn holes_do_not_travel_and_are_holes_again() {
         let bytes = fs::read(case.to.join(entry.local_path())).unwrap();
         assert_eq!(*hash, Some(*blake3::hash(&bytes).as_bytes()), "{}", entry.path);
     }
-    let mut store = case.store();
-    let found = case.object.open(&mut store).unwrap();
+    let (mut store, found) = case.found();
     assert_eq!(case.object.missing(&found), []);
     case.finish(&mut store);
 }
@@ -57,8 +54,7 @@ fn holes_do_not_travel_and_are_holes_again() {
 fn what_is_interrupted_goes_on_and_keeps_its_holes() {
     let case = case();
     for share in [30, 60, 90] {
-        let mut store = case.store();
-        let found = case.object.open(&mut store).unwrap();
+        let (mut store, found) = case.found();
         let missing = case.object.missing(&found);
         case.object.give(&mut store, &missing[..missing.len() * share / 100]).unwrap();
         store.kill();
@@ -84,8 +80,7 @@ fn what_only_looks_the_same_is_found_in_holes_too() {
         tamper(&case.target(name), b"x", at);
     }
     assert_ne!(tree(&case.to.join("from")), tree(&case.from));
-    let mut store = case.store();
-    let found = case.object.open(&mut store).unwrap();
+    let (mut store, found) = case.found();
     assert_eq!(case.object.missing(&found), []);
     case.finish(&mut store);
     let mut byte = [0];

@@ -54,10 +54,8 @@ fn a_link_in_the_place_of_another_is_as_a_file_is() {
     fs::remove_file(case.target("dangling")).unwrap();
     put(&case.target("dangling"), b"mine");
     let error = case.object.open(&mut FilesStore::new(overwrite.clone())).unwrap_err().reason;
-    assert!(
-        error.contains("/from/dangling: a link is to be received, and something else"),
-        "{error}"
-    );
+    let want = "/from/dangling: a link is to be received, and something else";
+    assert!(error.contains(want), "{error}");
     fs::remove_file(case.target("dangling")).unwrap();
     fs::remove_file(case.target("blobs/1def")).unwrap();
     symlink("0abc", case.target("blobs/1def")).unwrap();

@@ -12,11 +12,13 @@ mod target;
 mod trouble;
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use tempfile::{TempDir, tempdir};
 
 use super::{FilesStore, StoreOptions};
+use crate::store::StoreHandle;
 use crate::testing::{Object, assert_fails, noise, put};
 
 struct Case {
@@ -46,10 +48,27 @@ impl Case {
         FilesStore::new(self.options())
     }
 
-    fn opened(&self) -> FilesStore {
+    fn found(&self) -> (FilesStore, Vec<Range<u64>>) {
         let mut store = self.store();
-        self.object.open(&mut store).unwrap();
-        store
+        let found = self.object.open(&mut store).unwrap();
+        (store, found)
+    }
+
+    fn opened(&self) -> FilesStore {
+        self.found().0
+    }
+
+    #[track_caller]
+    fn receive(&self, mut store: FilesStore) -> StoreHandle {
+        let handle = store.handle();
+        assert_eq!(self.object.receive(&mut store), Ok(0));
+        handle
+    }
+
+    #[track_caller]
+    fn complete(&self, store: &mut FilesStore, found: &[Range<u64>]) {
+        self.object.give(store, &self.object.missing(found)).unwrap();
+        self.finish(store);
     }
 
     #[track_caller]

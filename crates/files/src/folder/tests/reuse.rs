@@ -42,20 +42,16 @@ fn a_new_version_of_a_tree_takes_what_a_cut_one_left_and_removes_the_rest() {
     grow(&case, "log", 50);
     case.object = Object::of(&case.from);
     assert_ne!(first, case.state());
-    let mut store = case.store();
-    let found = case.object.open(&mut store).unwrap();
+    let (store, found) = case.found();
     let found: u64 = found.iter().map(|range| range.end - range.start).sum();
     // All groups of the large file, and the received whole groups of the one that has grown.
     assert_eq!(found, (8 * MIB + 5) as u64);
     drop(store);
     grow(&case, "log", 60);
     case.object = Object::of(&case.from);
-    let mut store = case.store();
-    let handle = store.handle();
-    assert_eq!(case.object.receive(&mut store), Ok(0));
+    let handle = case.receive(case.store());
     let written = handle.counts().bytes_written;
     assert!(written < 2 * MIB as u64, "{written}");
-    drop(store);
     case.assert_same();
 }
 
@@ -112,8 +108,7 @@ fn what_another_session_receives_is_copied_and_left_to_it() {
     .unwrap();
     grow(&case, "other", 5);
     case.object = Object::of(&case.from);
-    let mut store = case.store();
-    let found = case.object.open(&mut store).unwrap();
+    let (mut store, found) = case.found();
     assert_eq!(found, [0..3 << 20]);
     case.object.give(&mut store, &case.object.missing(&found)).unwrap();
     assert_eq!(case.object.verify(&mut store), Ok(0));
@@ -144,8 +139,7 @@ fn of_a_file_that_is_replaced_by_a_longer_one_the_beginning_stays() {
     let mut store = FilesStore::new(StoreOptions { overwrite: true, ..case.options() });
     let found = case.object.open(&mut store).unwrap();
     assert_eq!(found, [0..3 << 20]);
-    case.object.give(&mut store, &case.object.missing(&found)).unwrap();
-    case.finish(&mut store);
+    case.complete(&mut store, &found);
 }
 
 #[test]

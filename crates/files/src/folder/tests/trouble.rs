@@ -12,8 +12,7 @@ use crate::manifest::{Entry, Kind, Manifest};
 use crate::testing::{SYMBOL, entry, tree, wait};
 
 fn interrupt(case: &Case, share: usize) {
-    let mut store = case.store();
-    let found = case.object.open(&mut store).unwrap();
+    let (mut store, found) = case.found();
     let missing = case.object.missing(&found);
     case.object.give(&mut store, &missing[..missing.len() * share / 100]).unwrap();
     drop(store);
@@ -24,12 +23,10 @@ fn an_interrupted_transfer_goes_on_where_it_was() {
     let case = Case::new(&[("a", 20 * MIB), ("b", 10), ("c", 3 * MIB)]);
     interrupt(&case, 50);
     assert!(!case.target("a").exists());
-    let mut store = case.store();
-    let found = case.object.open(&mut store).unwrap();
+    let (mut store, found) = case.found();
     assert_eq!(found, [0..11 << 20]);
     assert_eq!(store.handle().counts().bytes_found, 11 << 20);
-    case.object.give(&mut store, &case.object.missing(&found)).unwrap();
-    case.finish(&mut store);
+    case.complete(&mut store, &found);
 }
 
 #[test]
@@ -87,55 +84,29 @@ fn what_got_lost_on_the_disk_is_found_and_received_again() {
     assert_eq!(passwd, fs::read("/etc/passwd").unwrap());
 }
 
+fn link(target: &str, at: &Path) {
+    fs::create_dir_all(at.parent().unwrap()).unwrap();
+    symlink(target, at).unwrap();
+}
+
 #[test]
 fn what_is_in_the_way_is_refused_by_its_name_before_anything_is_received() {
     type Obstacle = fn(&Case);
+    let own = "/.faircast: must be a directory of your own";
     let table: [(&str, Obstacle, &str); 9] = [
-        (
-            "directory for file",
-            |c| fs::create_dir_all(c.target("d/f")).unwrap(),
-            "/from/d/f: a file",
-        ),
+        ("directory for file", |c| put(&c.target("d/f/x"), b"x"), "/from/d/f: a file"),
         ("file for directory", |c| put(&c.target("d"), b"x"), "/from/d: a directory"),
-        (
-            "link for file",
-            |c| {
-                fs::create_dir_all(c.target("d")).unwrap();
-                symlink("/etc/passwd", c.target("d/f")).unwrap();
-            },
-            "/from/d/f: a file",
-        ),
-        (
-            "link for directory",
-            |c| {
-                fs::create_dir_all(c.to.join("from")).unwrap();
-                symlink("/tmp", c.target("d")).unwrap();
-            },
-            "/from/d: a directory",
-        ),
-        (
-            "link for all",
-            |c| {
-                fs::create_dir_all(&c.to).unwrap();
-                symlink("/tmp", c.to.join("from")).unwrap();
-            },
-            "/from: a directory",
-        ),
-        (
-            "link for state",
-            |c| {
-                fs::create_dir_all(&c.to).unwrap();
-                symlink("/tmp", c.to.join(".faircast")).unwrap();
-            },
-            "/.faircast: must be a directory of your own",
-        ),
+        ("link for file", |c| link("/etc/passwd", &c.target("d/f")), "/from/d/f: a file"),
+        ("link for directory", |c| link("/tmp", &c.target("d")), "/from/d: a directory"),
+        ("link for all", |c| link("/tmp", &c.to.join("from")), "/from: a directory"),
+        ("link for state", |c| link("/tmp", &c.to.join(".faircast")), own),
         (
             "state of all",
             |c| {
                 fs::create_dir_all(c.to.join(".faircast")).unwrap();
                 crate::testing::chmod(&c.to.join(".faircast"), 0o777);
             },
-            "/.faircast: must be a directory of your own",
+            own,
         ),
         ("differs", |c| put(&c.target("d/f"), b"x"), "/from/d/f: is there already and differs"),
         ("file for all", |c| put(&c.to, b"x"), "/to: cannot be made"),
@@ -336,11 +307,9 @@ fn a_disk_that_gets_full_stops_it_and_room_lets_it_go_on() {
     assert!(error.contains("/from/a: cannot be written") && error.contains("make room"), "{error}");
     drop(store);
     fs::remove_file(disk.path().join("other")).unwrap();
-    let mut store = case.store();
-    let found = case.object.open(&mut store).unwrap();
+    let (mut store, found) = case.found();
     assert!(found[0].end >= 2 << 20, "{found:?}");
-    case.object.give(&mut store, &case.object.missing(&found)).unwrap();
-    case.finish(&mut store);
+    case.complete(&mut store, &found);
 }
 
 #[test]
@@ -371,8 +340,7 @@ fn what_is_left_over_is_cleaned_unless_it_is_in_use_or_young() {
 fn a_folder_keeps_the_identity_of_its_receiver_until_the_object_is_done_or_discarded() {
     let case = Case::new(&[("a", 2 * MIB)]);
     let open = || {
-        let mut store = case.store();
-        let found = case.object.open(&mut store).unwrap();
+        let (store, found) = case.found();
         let identity = store.identity().expect("it is open");
         (store, found, identity)
     };
