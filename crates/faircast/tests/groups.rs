@@ -109,10 +109,8 @@ async fn clients_join_send_receive_and_leave() {
     for service in Service::ALL {
         bob.send(service, &["chat", "elsewhere"], "hello").await.unwrap();
         let got = until!(alice, GroupEvent::Message(message) => message);
-        assert_eq!(
-            (&*got.from.name, got.service, &got.payload[..]),
-            ("bob", service, &b"hello"[..])
-        );
+        let message = (&*got.from.name, got.service, &got.payload[..]);
+        assert_eq!(message, ("bob", service, &b"hello"[..]));
         assert_eq!([&*got.groups[0], &*got.groups[1]], ["chat", "elsewhere"]);
     }
     alice.leave("chat").await.unwrap();

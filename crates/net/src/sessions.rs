@@ -96,7 +96,7 @@ impl<M: Machine> Sessions<M> {
         Some(match &mut self.sink {
             None => f(machine, &mut Cx { late, ..Cx::untraced(now, rng) }),
             Some(sink) => {
-                let mut trace = Tagged { subject: *subject, sink };
+                let mut trace = Tagged { subject: *subject, sink: &mut **sink };
                 let trace: &mut dyn Trace = &mut trace;
                 f(machine, &mut Cx { late, ..Cx::new(now, rng, trace) })
             }

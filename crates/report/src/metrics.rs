@@ -14,8 +14,7 @@ use crate::summary::{Common, FlowSummary, RouterSummary, Summary, jain_index};
 use flow::Flow;
 use link::Link;
 
-/// Accumulates a summary during a run of hundreds of millions of records, at a few nanoseconds
-/// each. Links' averages need samples of
+/// Accumulates a summary during a run. Links' averages need samples of their
 /// [`LinkCounters`](faircast_base::LinkCounters) at the end of the warm-up and of the run.
 #[derive(Clone, Debug)]
 pub struct Metrics {

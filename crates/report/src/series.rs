@@ -10,8 +10,7 @@ mod tree;
 pub use bins::BINS_GIVEN_MAX;
 pub(crate) use bins::Bins;
 pub use curve::Curve;
-pub(crate) use flow::FlowSeries;
-pub(crate) use flow::RestSeries;
+pub(crate) use flow::{FlowSeries, RestSeries};
 pub(crate) use links::LinkSeries;
 pub(crate) use marks::Marks;
 pub(crate) use tree::{HeadChange, LEVELS, TreeSeries};
@@ -36,7 +35,7 @@ pub struct Series {
     /// All other flows, one entry per protocol.
     pub(crate) rest: Vec<RestSeries>,
     flow_slots: Vec<FlowSlot>,
-    links: WatchedLinks,
+    pub(crate) links: WatchedLinks,
     node_names: Vec<String>,
     /// True if each trace is of one end, as on real networks.
     of_one_end: bool,
@@ -95,11 +94,6 @@ impl Series {
         });
         self.rest[place].flows += 1;
         FlowSlot::Rest(slot(place))
-    }
-
-    /// Returns the links with the most drops and longest queues, in the header's order.
-    pub(crate) fn links(&self) -> Vec<&LinkSeries> {
-        self.links.worst()
     }
 
     pub(crate) fn node_name(&self, node: NodeId) -> String {

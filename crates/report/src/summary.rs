@@ -269,13 +269,6 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-impl FlowSummary {
-    /// True if the flow's sender is in the trace; false for a receiver's trace on a real network.
-    pub fn has_sender(&self, on: On) -> bool {
-        on != On::Net || self.counts.sent_packets > 0
-    }
-}
-
 impl ReceiverSummary {
     /// True if deliveries are in the trace; false for a sender's trace on a real network.
     pub fn has_deliveries(&self, on: On) -> bool {

@@ -89,12 +89,12 @@ impl Table {
 
     /// Appends the table. Names in the left columns are shortened until it fits.
     pub(crate) fn write(&self, out: &mut String) {
-        const GAP: usize = 2;
+        const GAP: &str = "  ";
         let columns = self.rows[0].len();
         let mut widths: Vec<usize> = (0..columns)
             .map(|c| self.rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0))
             .collect();
-        let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * (columns - 1);
+        let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP.len() * (columns - 1);
         while total(&widths) > COLUMNS_MAX {
             // The widest name is shortened first; names below 8 characters are useless.
             match widths[..self.left].iter_mut().filter(|w| **w > 8).max() {
@@ -103,18 +103,14 @@ impl Table {
             }
         }
         for row in &self.rows {
-            let mut line = String::new();
-            for (c, cell) in row.iter().enumerate() {
-                let (cell, width) = (shorten(cell, widths[c]), widths[c]);
-                let gap = if c == 0 { 0 } else { GAP };
-                line.push_str(&" ".repeat(gap));
-                if c < self.left {
-                    line.push_str(&format!("{cell:<width$}"));
-                } else {
-                    line.push_str(&format!("{cell:>width$}"));
+            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+                let cell = shorten(cell, width);
+                match column < self.left {
+                    true => format!("{cell:<width$}"),
+                    false => format!("{cell:>width$}"),
                 }
-            }
-            out.push_str(line.trim_end());
+            });
+            out.push_str(cells.collect::<Vec<_>>().join(GAP).trim_end());
             out.push('\n');
         }
     }

@@ -43,7 +43,7 @@ pub struct Draft {
 }
 
 /// Entry of a list of a scenario, such as a link or a flow: keys with values.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ListEntry(BTreeMap<String, SettingValue>);
 
 impl Draft {
@@ -170,7 +170,7 @@ impl Draft {
 impl ListEntry {
     /// Begins an entry without settings.
     pub fn new() -> Self {
-        Self(BTreeMap::new())
+        Self::default()
     }
 
     /// Returns a link in both directions.
@@ -201,12 +201,6 @@ impl ListEntry {
             map.insert(path.to_string(), value);
         }
         Self(map)
-    }
-}
-
-impl Default for ListEntry {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -103,7 +103,11 @@ impl Flows<'_> {
             // A random stream per flow: another flow does not change the times of this one.
             let mut rng = Rng::new(self.seed, NodeId(id.0), Purpose::Scenario);
             let start = start.draw(&mut rng);
-            let join = joins.iter().map(|join| join.draw(&mut rng)).collect();
+            let join = joins.iter().map(|&JoinRange { node, at, leave }| {
+                let at = at.draw(&mut rng);
+                Join { node, at, leave }
+            });
+            let join = join.collect();
             self.flows.push(Flow { name, start, join, ..flow.clone() });
         }
         Ok(())
@@ -433,12 +437,6 @@ struct JoinRange {
     node: NodeId,
     at: Moment,
     leave: Option<Time>,
-}
-
-impl JoinRange {
-    fn draw(self, rng: &mut Rng) -> Join {
-        Join { node: self.node, at: self.at.draw(rng), leave: self.leave }
-    }
 }
 
 fn data(value: &SettingValue, folder: &Path) -> Result<Data, Problem> {

@@ -103,8 +103,8 @@ pub(crate) fn range_meant(text: &str) -> Option<(String, [String; 2])> {
         Some((before, range, after))
     });
     let (before, range, after) = bracketed.unwrap_or_else(|| {
-        let (before, number) = split_number(text);
-        (before, number, "")
+        let digits_at = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
+        (&text[..digits_at], &text[digits_at..], "")
     });
     let separators = ["...", "..", "…", "-", "–", ":", ",", " to "];
     let (low, high) = separators.iter().find_map(|separator| range.split_once(separator))?;
@@ -122,10 +122,6 @@ pub(crate) fn range_meant(text: &str) -> Option<(String, [String; 2])> {
     let range = format!("{before}{{{low}..{high}}}{after}");
     let ends = [low, high].map(|number| format!("{before}{number}{after}"));
     (is_name(&ends[0]) && is_name(&ends[1]) && range != text).then_some((range, ends))
-}
-
-fn split_number(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
 const NAME_RULE: &str = "a name of 1 to 64 letters, digits and the characters _ - . :";

@@ -6,9 +6,7 @@ use faircast_trace::On;
 use crate::backend::{Backend, Simulator};
 use crate::monitor::Monitor;
 
-/// Surroundings of runs: protocols, the engine of the runs, and an observer of progress.
-///
-/// By default runs are simulated, with the protocols of faircast, unobserved.
+/// Surroundings of runs. By default they are simulated, with faircast's protocols, unobserved.
 #[derive(Clone)]
 pub struct Study<'a> {
     /// Protocols and router programs that scenarios may name.

@@ -16,8 +16,7 @@ pub use header::{
 };
 pub use lateness::{Lateness, Validity};
 pub use reader::{ReadError, Reader};
-pub use schema::write_line;
-pub use schema::{KINDS, WORDS};
+pub use schema::{KINDS, WORDS, write_line};
 pub use writer::Writer;
 
 use faircast_base::{ClientNote, Event, FlowId, LinkId, LinkNote, NodeId, Time, Trace};
@@ -76,20 +75,6 @@ pub trait Sink {
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
-    fn record(&mut self, record: &Record) {
-        (**self).record(record);
-    }
-
-    fn note(&mut self, at: Time, note: &ClientNote) {
-        (**self).note(at, note);
-    }
-
-    fn link_note(&mut self, at: Time, note: &LinkNote) {
-        (**self).link_note(at, note);
-    }
-}
-
-impl<S: Sink + ?Sized> Sink for Box<S> {
     fn record(&mut self, record: &Record) {
         (**self).record(record);
     }

@@ -92,14 +92,10 @@ pub(crate) trait Field: Sized {
     fn word(self) -> u64;
 }
 
-fn write_number(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
 impl Field for u64 {
     const WHAT: &'static str = "a whole number from 0 to 18446744073709551615";
     fn write(self, out: &mut Vec<u8>) {
-        write_number(out, self);
+        out.extend_from_slice(itoa::Buffer::new().format(self).as_bytes());
     }
     fn from_value(value: Value<'_>) -> Option<Self> {
         let Value::Number(number) = value else { return None };
@@ -113,7 +109,7 @@ impl Field for u64 {
 impl Field for u32 {
     const WHAT: &'static str = "a whole number from 0 to 4294967295";
     fn write(self, out: &mut Vec<u8>) {
-        write_number(out, u64::from(self));
+        u64::from(self).write(out);
     }
     fn from_value(value: Value<'_>) -> Option<Self> {
         u64::from_value(value).and_then(|number| Self::try_from(number).ok())
@@ -362,7 +358,7 @@ events! {
 /// Appends the record as a line of a trace file.
 pub fn write_line(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"t_ns\":");
-    write_number(out, record.at.as_nanos());
+    record.at.as_nanos().write(out);
     match record.subject {
         Subject::Endpoint { flow, node, sender } => {
             out.extend_from_slice(b",\"flow\":");

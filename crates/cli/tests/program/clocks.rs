@@ -1,7 +1,7 @@
 //! Clock jumps of an hour during a transfer, faked for single programs by libfaketime.
 
 use super::running::until;
-use super::site::{Site, noise};
+use super::site::Site;
 use super::*;
 
 fn library() -> Option<PathBuf> {
@@ -32,8 +32,7 @@ fn a_transfer_goes_on_where_clocks_jump_by_an_hour() {
         return;
     };
     for who in ["send", "recv"] {
-        let site = Site::new();
-        site.put("file", noise(4_000_000));
+        let site = Site::with_file(4_000_000);
         let receiver = with_clock(&library, &site, "clock-recv", "recv --into in --once");
         let sender = with_clock(&library, &site, "clock-send", "send file --rate-max 20Mbit/s");
         until("content comes", || has_begun(&site.path("in")));

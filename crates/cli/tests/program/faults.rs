@@ -23,8 +23,7 @@ fn assert_received(site: &Site, receiver: Running, name: &str) {
 
 #[test]
 fn a_receiver_that_reads_nothing_holds_up_nobody_and_gets_all() {
-    let site = Site::new();
-    site.put("file", noise(6_000_000));
+    let site = Site::with_file(6_000_000);
     let [one, stopped] = ["a", "b"].map(|name| site.start(&recv(name)));
     let sender = site.start("send file --wait-for 2 --rate-max 10Mbit/s --give-up 120s");
     stopped.until_has(1);
@@ -39,8 +38,7 @@ fn a_receiver_that_reads_nothing_holds_up_nobody_and_gets_all() {
 
 #[test]
 fn receivers_that_join_one_after_the_other_all_get_all() {
-    let site = Site::new();
-    site.put("file", noise(5_000_000));
+    let site = Site::with_file(5_000_000);
     let sender = site.start("send file --rate-max 10Mbit/s");
     let names = ["0", "1", "2", "3", "4"];
     let receivers = names.map(|name| {
@@ -79,8 +77,7 @@ impl Drop for Disk {
 #[test]
 fn a_disk_that_fills_up_ends_it_for_one_and_is_told_at_both_ends() {
     need_root!();
-    let site = Site::new();
-    site.put("file", noise(8_000_000));
+    let site = Site::with_file(8_000_000);
     let disk = Disk::new(site.path("full"), "size=12m");
     let _fixed = Disk::new(site.path("fixed"), "ro");
     let [one, two] = ["a", "full"].map(|name| site.start(&recv(name)));
@@ -153,8 +150,7 @@ fn what_changed_while_it_was_sent_is_given_up_and_nobody_waits_for_it() {
 
 #[test]
 fn who_has_an_object_says_what_else_it_waits_for_and_ends_without_a_sender_that_was_killed() {
-    let site = Site::new();
-    site.put("file", noise(6_000_000));
+    let site = Site::with_file(6_000_000);
     site.put("other", noise(1_000));
     let receiver = site.start(&recv("a"));
     let killed = site.start("send other file --rate-max 8Mbit/s");

@@ -92,31 +92,15 @@ fn a_pipe_of_300_mb_at_both_ends() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn fifty_receivers_with_3_percent_loss_get_200_mb() {
-    heads::fifty_receivers(0);
+fn fifty_receivers_with_3_percent_loss_get_200_mb_though_two_repair_heads_are_killed() {
+    [0, 2].into_iter().for_each(heads::fifty_receivers);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn fifty_receivers_get_200_mb_though_two_repair_heads_are_killed() {
-    heads::fifty_receivers(2);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn twenty_seven_receivers_behind_three_levels_of_relays_get_100_mb_by_the_worst_path() {
+fn twenty_seven_receivers_behind_three_levels_of_relays_get_100_mb_though_relays_are_killed() {
     relays::three_levels("worst-path", false, false);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn twenty_seven_receivers_behind_three_levels_of_relays_get_100_mb_with_a_bounded_lag() {
     relays::three_levels("bounded-lag", false, false);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn twenty_seven_receivers_get_100_mb_with_a_key_though_two_of_thirteen_relays_are_killed() {
     relays::three_levels("worst-path", true, true);
 }
 

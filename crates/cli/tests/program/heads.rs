@@ -83,20 +83,21 @@ fn names(count: usize) -> Vec<String> {
     (1..=count).map(|place| format!("r{place}")).collect()
 }
 
-fn hosts(names: &[String], loss: f64) -> Hosts {
+fn hosts(names: &[String], loss: f64, file_bytes: usize) -> Hosts {
     let all: Vec<&str> = ["sender"].into_iter().chain(names.iter().map(String::as_str)).collect();
-    Hosts::new(&all, |to| {
+    let hosts = Hosts::new(&all, |to| {
         let loss = if to.is_some_and(|to| to != "sender") { loss } else { 0.0 };
         link(200, 1, loss, 500)
-    })
+    });
+    hosts.site.put("file", noise(file_bytes));
+    hosts
 }
 
 #[test]
 fn a_head_that_is_killed_is_replaced_and_nothing_is_lost() {
     need_root!();
     let names = names(5);
-    let hosts = hosts(&names, 0.01);
-    hosts.site.put("file", noise(4_000_000));
+    let hosts = hosts(&names, 0.01, 4_000_000);
     let mut members = Members::start(&hosts, &names);
     // At most two receivers have the source as their head; the others have a receiver.
     let limits = "--option members_max=2 --rate-max 2Mbit/s --give-up 60s";
@@ -112,8 +113,7 @@ fn a_head_that_is_killed_is_replaced_and_nothing_is_lost() {
 fn a_head_and_its_member_that_are_killed_together_are_named_and_others_have_it_all() {
     need_root!();
     let names = names(5);
-    let hosts = hosts(&names, 0.01);
-    hosts.site.put("file", noise(4_000_000));
+    let hosts = hosts(&names, 0.01, 4_000_000);
     hosts.site.put("tree", "r1 sender\nr2 r1\nr3 r1\nr4 sender\nr5 r4\n");
     let recv = |name: &String| {
         hosts.start(name, &format!("recv --into {name} --once --name {name} --tree tree"))
@@ -142,8 +142,7 @@ fn a_head_and_its_member_that_are_killed_together_are_named_and_others_have_it_a
 fn a_static_tree_is_followed_by_hosts_that_start_in_any_order() {
     need_root!();
     let names = names(4);
-    let hosts = hosts(&names, 0.01);
-    hosts.site.put("file", noise(2_000_000));
+    let hosts = hosts(&names, 0.01, 2_000_000);
     hosts.site.put("tree", "r1 sender\nr2 r1\nr3 r2\nr4 r2\n");
     let started = names.iter().rev().map(|name| {
         let recv = format!("recv --into {name} --once --name {name} --tree tree");
@@ -161,11 +160,8 @@ fn a_static_tree_is_followed_by_hosts_that_start_in_any_order() {
     {
         let all = summary["receivers"].as_array().unwrap();
         let tree = &all.iter().find(|it| it["name"] == name).unwrap()["tree"];
-        assert_eq!(
-            (&tree["head"], &tree["level"]),
-            (&head.into(), &level.into()),
-            "{name}: {summary}"
-        );
+        assert_eq!(tree["head"], head, "{name}: {summary}");
+        assert_eq!(tree["level"], level, "{name}: {summary}");
         hosts.site.assert_same(&format!("{name}/file"), "file");
     }
 }
@@ -174,8 +170,7 @@ const FIFTY_LIMIT_S: u64 = 3600;
 
 pub(super) fn fifty_receivers(kills: usize) {
     let (names, started) = (names(50), std::time::Instant::now());
-    let hosts = hosts(&names, 0.03);
-    hosts.site.put("file", noise(200_000_000));
+    let hosts = hosts(&names, 0.03, 200_000_000);
     let mut members = Members::start(&hosts, &names);
     let send = "send file --scheme tram --option members_max=8 --wait-for 50 --give-up 120s";
     let sender = hosts.start("sender", send);

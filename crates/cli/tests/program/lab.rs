@@ -108,11 +108,7 @@ fn a_run_in_the_lab_gives_the_same_three_files() {
     for file in ["summary.json", "trace.jsonl.gz", "report.html"] {
         assert!(site.path("out").join(file).exists(), "{file}");
     }
-    assert_eq!(
-        site.json("report out --json"),
-        summary,
-        "the trace has everything that the summary is made from"
-    );
+    assert_eq!(site.json("report out --json"), summary, "the trace has all of the summary");
 }
 
 /// Network on which every packet is late, even on a quiet machine: a round trip of 2 us.

@@ -44,8 +44,7 @@ fn a_tree_gets_to_two_receivers_with_a_key_and_the_second_time_it_is_there_alrea
 
 #[test]
 fn a_receiver_that_was_killed_goes_on_where_it_was() {
-    let site = Site::new();
-    site.put("file", noise(8_000_000));
+    let site = Site::with_file(8_000_000);
     let recv = "recv --into in --once --name r";
     let first = site.start(recv);
     let sender = site.start("send file --rate-max 16Mbit/s --give-up 4s");
@@ -61,8 +60,7 @@ fn a_receiver_that_was_killed_goes_on_where_it_was() {
 
 #[test]
 fn a_sender_that_was_killed_goes_on_where_it_was() {
-    let site = Site::new();
-    site.put("file", noise(8_000_000));
+    let site = Site::with_file(8_000_000);
     let receiver = site.start("recv --into in --once --name r");
     let send = "send file --rate-max 16Mbit/s";
     let first = site.start(send);
@@ -118,8 +116,7 @@ pub(super) fn openmetrics(text: &str) -> BTreeMap<String, f64> {
 
 #[test]
 fn metrics_can_be_read_by_prometheus_while_it_runs() {
-    let site = Site::new();
-    site.put("file", noise(6_000_000));
+    let site = Site::with_file(6_000_000);
     let [at_sender, at_receiver] = [(); 2].map(|()| free_tcp().to_string());
     let receiver = site.start(&format!("recv --into in --once --metrics {at_receiver}"));
     let sender = site.start(&format!("send file --rate-max 8Mbit/s --metrics {at_sender}"));
@@ -164,8 +161,7 @@ fn metrics_can_be_read_by_prometheus_while_it_runs() {
 #[test]
 fn ctrl_c_at_the_sender_is_told_to_the_receiver_and_at_the_receiver_to_the_sender() {
     for at_sender in [true, false] {
-        let site = Site::new();
-        site.put("file", noise(20_000_000));
+        let site = Site::with_file(20_000_000);
         let receiver = site.start("recv --into in");
         let sender = site.start("send file --rate-max 10Mbit/s");
         receiver.until_has(1);

@@ -26,6 +26,7 @@ data = "10 kB"
 fn a_mistake_in_the_file_is_named_with_file_line_key_value_and_what_is_allowed() {
     let site = Site::of("good.toml", GOOD);
     site.succeed("run good.toml");
+    let data = "data = \"10 kB\"";
     for (from, to, want) in [
         ("delay = \"10 ms\"\n[[flow", "delay = \n[[flow", &[":11: not valid TOML"][..]),
         (
@@ -33,24 +34,16 @@ fn a_mistake_in_the_file_is_named_with_file_line_key_value_and_what_is_allowed()
             "durration",
             &[":2: durration: ", "unknown key \"durration\"", "did you mean \"duration\"", "seed"],
         ),
+        ("1 Mbit/s", "1000", &[":5: link.0.rate: \"1000\" has no unit", "kbit/s"]),
+        ("1 Mbit/s", "-5 Mbit/s", &[":5: link.0.rate: ", "\"-5 Mbit/s\"", "expected"]),
         (
-            "rate = \"1 Mbit/s\"",
-            "rate = \"1000\"",
-            &[":5: link.0.rate: \"1000\" has no unit", "kbit/s"],
-        ),
-        (
-            "rate = \"1 Mbit/s\"",
-            "rate = \"-5 Mbit/s\"",
-            &[":5: link.0.rate: ", "\"-5 Mbit/s\"", "expected"],
-        ),
-        (
-            "data = \"10 kB\"",
+            data,
             "packet = \"0 B\"",
             &[":17: flow.0.packet: is \"0 B\"; expected a size from 1 B to"],
         ),
         (
-            "to = [\"b\"]",
-            "to = [\"c\"]",
+            "[\"b\"]",
+            "[\"c\"]",
             &[":16: flow.0.to.0: ", "no path of links leads back from \"c\" to \"a\"", "expected"],
         ),
         (
@@ -64,27 +57,23 @@ fn a_mistake_in_the_file_is_named_with_file_line_key_value_and_what_is_allowed()
             &[":13: node.0.name.1: \"b\"", "allowed"],
         ),
         (
-            "data = \"10 kB\"",
+            data,
             "data = { file = \"none.bin\" }",
             &[":17: flow.0.data.file: is \"none.bin\", which cannot be read: No such file"],
         ),
         (
-            "duration = \"10 s\"",
-            "duration = \"8760000 h\"",
+            "10 s",
+            "8760000 h",
             &[":2: duration: is \"8760000 h\"; expected a duration from ", "864000 s"],
         ),
         (
-            "\"pgmcc\"",
-            "\"pgmc\"",
+            "pgmcc",
+            "pgmc",
             &[":14: flow.0.protocol: unknown protocol \"pgmc\" (did you mean \"pgmcc\"?)", "cbr"],
         ),
+        (data, "options = { aker_bias = 0.5 }", &[":17: flow.0.options.aker_bias: ", "acker_bias"]),
         (
-            "data = \"10 kB\"",
-            "options = { aker_bias = 0.5 }",
-            &[":17: flow.0.options.aker_bias: ", "acker_bias"],
-        ),
-        (
-            "data = \"10 kB\"",
+            data,
             "options = { acker_bias = \"high\" }",
             &[":17: flow.0.options.acker_bias: ", "\"high\"", "number"],
         ),

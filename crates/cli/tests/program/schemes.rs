@@ -33,8 +33,7 @@ fn a_file_gets_to_four_hosts_over_every_scheme_though_each_loses_one_packet_in_2
 fn a_receiver_that_insists_on_another_scheme_says_what_to_do_and_so_does_the_sender() {
     for (sends, insists) in SCHEMES.iter().zip(SCHEMES.iter().skip(1)) {
         let (sends, insists) = (sends.name, insists.name);
-        let site = Site::new();
-        site.put("file", noise(100_000));
+        let site = Site::with_file(100_000);
         let one = site.start("recv --into one --once --name one");
         let two = site.start(&format!("recv --into two --once --name two --scheme {insists}"));
         let sender = site.start(&format!("send file --wait-for 2 --scheme {sends}")).end_with(1);
@@ -45,10 +44,8 @@ fn a_receiver_that_insists_on_another_scheme_says_what_to_do_and_so_does_the_sen
         one.end_with(0);
         site.assert_same("one/file", "file");
         let failed = two.end_with(1).event("failed");
-        assert_eq!(
-            (&failed["sender_speaks"], &failed["receiver_speaks"]),
-            (&sends.into(), &insists.into())
-        );
+        assert_eq!(failed["sender_speaks"], sends);
+        assert_eq!(failed["receiver_speaks"], insists);
         let reason = failed["reason"].as_str().unwrap();
         assert!(reason.contains(&format!("name {sends} or no scheme here")), "{reason}");
         assert!(!site.path("two/file").exists());

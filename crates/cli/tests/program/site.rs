@@ -16,6 +16,12 @@ impl Site {
         Self::with(&format!("--group {} --interface lo --json", group()))
     }
 
+    pub(super) fn with_file(bytes: usize) -> Self {
+        let site = Self::new();
+        site.put("file", noise(bytes));
+        site
+    }
+
     pub(super) fn keyed(sealed: bool) -> Self {
         let mut site = Self::new();
         if sealed {
@@ -86,7 +92,6 @@ impl Site {
         assert_eq!(digest(&self.path(arrived)), digest(&self.path(sent)), "{arrived}");
     }
 
-    /// Asserts that a receiver ends with the sent file, in the folder of its name.
     #[track_caller]
     pub(super) fn assert_received(&self, name: &str, receiver: Running) -> Ended {
         let ended = receiver.end_with(0);
@@ -115,7 +120,6 @@ pub(super) fn words(text: &str) -> Vec<String> {
     parts.map(str::to_string).collect()
 }
 
-/// Returns the blocks of a language in a page of the documents.
 pub(super) fn blocks(page: &str, language: &str) -> Vec<String> {
     let begin = format!("```{language}\n");
     page.split(&begin).skip(1).map(|rest| rest.split("```\n").next().unwrap().into()).collect()
@@ -130,12 +134,10 @@ pub(super) fn free() -> SocketAddr {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// Returns an address of this host with a free port of TCP.
 pub(super) fn free_tcp() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// Returns incompressible bytes.
 pub(super) fn noise(len: usize) -> Vec<u8> {
     noise::noise(len, 1)
 }

@@ -141,10 +141,8 @@ fn the_rate_comes_back_after_each_fault_over_the_group_and_one_by_one() {
     for round in rounds {
         let (seed, faults, rounds) = round.join().unwrap();
         let is_second = seed == 2;
-        assert_eq!(
-            (&rounds[0]["unicast"], &rounds[0]["sealed"]),
-            (&(!is_second).into(), &is_second.into())
-        );
+        assert_eq!(rounds[0]["unicast"], !is_second);
+        assert_eq!(rounds[0]["sealed"], is_second);
         let recoveries = rounds[0]["recoveries"].as_array().unwrap();
         let mut judged: Vec<&str> =
             recoveries.iter().map(|recovery| recovery["fault"].as_str().unwrap()).collect();

@@ -274,10 +274,8 @@ fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
         assert!(receivers[0]["delivered_packets"].as_u64() > Some(10), "{receivers}");
         assert_eq!(receivers[0].get("other_scheme"), None);
         assert_eq!((&receivers[0]["intact"], receivers[0].get("speaks")), (&true.into(), None));
-        assert_eq!(
-            (&receivers[1]["intact"], &receivers[1]["speaks"]),
-            (&Value::Null, &other.name.into())
-        );
+        assert_eq!(receivers[1]["intact"], Value::Null);
+        assert_eq!(receivers[1]["speaks"], other.name);
         assert_eq!(summary["flows"][0]["mismatched_receivers"], 1);
         assert_eq!(receivers[1]["delivered_packets"], 0);
         assert_eq!(receivers[1]["other_scheme"], true);

@@ -184,8 +184,7 @@ fn all_names_and_hard_links_arrive_and_lost_bits_are_told() {
         std::fs::write(tree.join(OsStr::from_bytes(name)), noise(2000)).unwrap();
     }
     std::fs::hard_link(tree.join("c:"), tree.join("second")).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
-    std::fs::set_permissions(tree.join("c:"), mode).unwrap();
+    set_mode(&tree.join("c:"), 0o4755);
     let receiver = site.start("recv --into in --once");
     let sent = site.start("send units").end_with(0);
     let received = receiver.end_with(0);
@@ -229,8 +228,7 @@ fn a_tree_that_changed_after_a_cut_goes_on_and_leaves_nothing_behind() {
 
 #[test]
 fn leftovers_are_cleaned_once_they_are_old() {
-    let site = Site::new();
-    site.put("file", noise(4_000_000));
+    let site = Site::with_file(4_000_000);
     let receiver = site.start("recv --into in");
     let sender = site.start("send file --rate-max 10Mbit/s");
     receiver

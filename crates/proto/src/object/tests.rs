@@ -11,4 +11,4 @@ mod lengths;
 mod limits;
 mod members;
 mod tree;
-mod world;
+pub(super) mod world;

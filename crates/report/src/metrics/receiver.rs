@@ -6,7 +6,6 @@ use faircast_trace::Record;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Receiver {
     pub(super) delivered_packets: u64,
-    /// Delivered payload in the counted time.
     pub(super) counted_bytes: u64,
     last_delivered_at: Option<Time>,
     /// Delivery time of the last byte, if the receiver is complete.
@@ -19,12 +18,10 @@ pub(super) struct Receiver {
     pub(super) head: Option<NodeId>,
     /// Level in the repair tree: one more than the head's; the sender's is 1.
     pub(super) level: u32,
-    /// Times that the receiver chose a head.
     pub(super) head_choices: u64,
     pub(super) repairs: u64,
     /// Longest packet in bytes that arrives; `None` again after data, whose packets are longest.
     pub(super) path_bytes: Option<u32>,
-    /// True if the receiver uses another scheme than the sender.
     pub(super) other_scheme: bool,
     /// Reason for missing data, as named by the sender.
     pub(super) incomplete: Option<Shortfall>,

@@ -56,7 +56,7 @@ fn line(line: &Line) -> Value {
         "dash": line.dash,
         "width": line.weight.pixels(),
         "hidden": line.hidden,
-        "times": list(&line.points, |(at, _)| moment(*at)),
+        "times": list(&line.points, |(at, _)| rounded(*at, 1e6)),
         "values": list(&line.points, |(_, value)| value.map_or(Value::Null, number)),
     });
     if let Some(range) = &line.range {
@@ -75,13 +75,9 @@ fn marks(row: &MarkRow) -> Value {
         "upright": row.upright,
         "hidden": row.hidden,
         "total": row.total,
-        "times": list(&row.points, |(at, _, _)| moment(*at)),
+        "times": list(&row.points, |(at, _, _)| rounded(*at, 1e6)),
         "counts": list(&row.points, |(_, count, _)| json!(count)),
     })
-}
-
-fn moment(at_s: f64) -> Value {
-    rounded(at_s, 1e6)
 }
 
 fn number(value: f64) -> Value {
@@ -109,7 +105,7 @@ mod tests {
             assert_eq!(number(value).to_string(), want);
         }
         for (at_s, want) in [(300.0, "300"), (1.25, "1.25"), (0.000_001, "1e-6"), (0.0, "0")] {
-            assert_eq!(moment(at_s).to_string(), want);
+            assert_eq!(rounded(at_s, 1e6).to_string(), want);
         }
     }
 }

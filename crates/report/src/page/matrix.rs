@@ -3,6 +3,7 @@
 use maud::{Markup, Render, html};
 
 use super::Page;
+use super::bench::anchor;
 use super::html::{Fact, HtmlTable, cell, facts, heading, note, section};
 use crate::figure::{Figure, Lean};
 use crate::matrix::{Matrix, MatrixCase, MatrixCell, Spread};
@@ -16,7 +17,11 @@ pub fn matrix_page(matrix: &Matrix) -> String {
         title: &matrix.title,
         kind: "matrix report",
         navigation: &navigation,
-        main: html! { (intro(matrix)) (maps(matrix)) (cases(matrix)) },
+        main: html! {
+            (intro(matrix))
+            (maps(matrix))
+            (section("cases", "Cases", &html! { @for case in &matrix.cases { (of_case(case)) } }))
+        },
         footer: html! { p { "faircast " (matrix.faircast) "." } },
         data: "[]",
     }
@@ -78,7 +83,7 @@ fn map(matrix: &Matrix, figure: Figure) -> Markup {
             group = &case.group;
             table.group(group);
         }
-        let name = html! { a href={ "#" (anchor(&case.id)) } { (case.id) } };
+        let name = html! { a href={ "#" (anchor("case", &case.id)) } { (case.id) } };
         let cells = case.cells.iter().map(|cell| heat(cell, figure, false));
         table.row("heat", [name].into_iter().chain(cells));
     }
@@ -151,18 +156,14 @@ fn heat(cell: &MatrixCell, figure: Figure, with_interval: bool) -> Markup {
         }
     };
     html! {
-        @match cell.page(seed) {
-            Some(report) => { a href=(report) title=(title) { (numbers) } }
+        @match cell.runs.iter().find(|run| run.seed == seed) {
+            Some(run) => { a href=(run.page) title=(title) { (numbers) } }
             None => { (numbers) }
         }
         @if let Some(text) = interval.filter(|_| with_interval) {
             span.ci { (text) }
         }
     }
-}
-
-fn cases(matrix: &Matrix) -> Markup {
-    section("cases", "Cases", &html! { @for case in &matrix.cases { (of_case(case)) } })
 }
 
 fn of_case(case: &MatrixCase) -> Markup {
@@ -181,7 +182,7 @@ fn of_case(case: &MatrixCase) -> Markup {
         let figures = shown.iter().map(|figure| heat(cell, *figure, true));
         table.row("heat", [cell.scheme.render()].into_iter().chain(figures));
     }
-    let id = anchor(&case.id);
+    let id = anchor("case", &case.id);
     html! {
         section.card.experiment id=(id) aria-labelledby={ (id) "-title" } {
             h3.question id={ (id) "-title" } { small { (case.id) } (case.question) }
@@ -219,8 +220,4 @@ fn runs(case: &MatrixCase, shown: &[Figure]) -> Markup {
             details { summary { "Every run" } (table.finish()) }
         }
     }
-}
-
-fn anchor(id: &str) -> String {
-    super::bench::anchor("case", id)
 }

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use super::{Plot, Unit};
 use crate::text::csv_field;
 
-/// Returns a table for each plot's lines and one for all marks, with the names of their files. Each
-/// row has one unrounded SI value.
+/// Returns tables of each plot's lines and of all marks, with file names; values are unrounded SI.
 pub fn csv(plots: &[Plot]) -> Vec<(String, String)> {
     let mut tables: Vec<_> = plots.iter().map(of_lines).collect();
     if plots.iter().any(|plot| !plot.marks.is_empty()) {

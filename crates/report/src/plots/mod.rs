@@ -118,7 +118,7 @@ pub(crate) fn mean_throughput(series: &Series, ended: Time) -> Plot {
 
 fn queues(series: &Series) -> Plot {
     let mut plot = Plot::new("queue", "Queues", "Waiting", Unit::Packets);
-    let links = series.links();
+    let links = series.links.worst();
     let most = links.iter().map(|link| link.mean_packets()).fold(0.0, f64::max);
     let is_busy = |link: &&&LinkSeries| {
         let mean = link.mean_packets();

@@ -8,10 +8,9 @@ use super::paper::{
     BOTTOM, CELL, FIELD_HEIGHT, Frame, LANE, LEFT, NAME_ROW, Paint, RIGHT, SAMPLE, WIDTH, dashes,
     file, legend_height, legend_places, named, picture, reach, shown, text_width, ticks,
 };
-use super::{Line, MarkRow, Plot, Shape, Weight};
+use super::{Line, MarkRow, Plot, Shape};
 use crate::series::Series;
 
-/// Dashes of upright lines.
 const UPRIGHT_DASHES: &str = "2 1.5";
 
 /// Draws the plot's initially visible lines, up to their maximum in the counted time.
@@ -116,10 +115,6 @@ fn axes(plot: &Plot, field: &Field, warmup_s: f64) -> Markup {
     }
 }
 
-fn colour(place: usize) -> String {
-    Paint::Paper.line(place)
-}
-
 fn upright(row: &MarkRow, field: &Field) -> Markup {
     let mut path = String::new();
     for (at, _, _) in &row.points {
@@ -127,19 +122,20 @@ fn upright(row: &MarkRow, field: &Field) -> Markup {
         let _ = write!(path, "M{:.2} {top:.1}V{bottom:.1}", field.x(*at));
     }
     html! {
-        "\n" path d=(path) stroke=(colour(row.colour)) stroke-width=".5"
+        "\n" path d=(path) stroke=(Paint::Paper.line(row.colour)) stroke-width=".5"
             stroke-dasharray=(UPRIGHT_DASHES) opacity=".6" {}
     }
 }
 
 fn curve(line: &Line, place: usize, field: &Field) -> Markup {
-    let colour = colour(line.colour);
+    let colour = Paint::Paper.line(line.colour);
     html! {
         @if let Some(range) = &line.range {
             "\n" path d=(band_path(line, range, field)) fill=(colour) opacity=".16" {}
         }
-        "\n" path d=(line_path(line, field)) stroke=(colour) stroke-width=(stroke(line.weight))
-            stroke-linejoin="round" stroke-dasharray=[dashes(place)] {}
+        "\n" path d=(line_path(line, field)) stroke=(colour)
+            stroke-width=(line.weight.pixels() / 2.0) stroke-linejoin="round"
+            stroke-dasharray=[dashes(place)] {}
     }
 }
 
@@ -174,10 +170,6 @@ fn line_path(line: &Line, field: &Field) -> String {
     path
 }
 
-fn stroke(weight: Weight) -> f64 {
-    weight.pixels() / 2.0
-}
-
 fn bars(row: &MarkRow, field: &Field, floor: f64) -> Markup {
     let mut cells: Vec<(i64, u64)> = Vec::new();
     for (at, count, _) in &row.points {
@@ -195,7 +187,7 @@ fn bars(row: &MarkRow, field: &Field, floor: f64) -> Markup {
         let x = field.frame.left + (cell as f64 + 0.5) * CELL;
         let _ = write!(path, "M{x:.1} {floor:.1}v{:.2}", -height);
     }
-    html! { "\n" path d=(path) stroke=(colour(row.colour)) {} }
+    html! { "\n" path d=(path) stroke=(Paint::Paper.line(row.colour)) {} }
 }
 
 enum Sample<'a> {
@@ -217,17 +209,18 @@ fn entry(label: &str, sample: &Sample<'_>, x: f64, bottom: f64) -> Markup {
         "\n"
         @match sample {
             Sample::Line(line, place) => {
-                path d=(format_args!("M{x:.1} {y:.1}h{SAMPLE}")) stroke=(colour(line.colour))
-                    stroke-width=(stroke(line.weight)) stroke-dasharray=[dashes(*place)] {}
+                path d=(format_args!("M{x:.1} {y:.1}h{SAMPLE}"))
+                    stroke=(Paint::Paper.line(line.colour))
+                    stroke-width=(line.weight.pixels() / 2.0) stroke-dasharray=[dashes(*place)] {}
             }
             Sample::Marks(row) if row.upright => {
                 path d=(format_args!("M{:.1} {:.1}v8", x + SAMPLE / 2.0, y - 4.0))
-                    stroke=(colour(row.colour)) stroke-width=".5"
+                    stroke=(Paint::Paper.line(row.colour)) stroke-width=".5"
                     stroke-dasharray=(UPRIGHT_DASHES) {}
             }
             Sample::Marks(row) => {
                 path d=(format_args!("M{:.1} {:.1}v-3m3 3v-5m3 5v-3", x + SAMPLE / 2.0 - 3.0, y + 2.5))
-                    stroke=(colour(row.colour)) {}
+                    stroke=(Paint::Paper.line(row.colour)) {}
             }
         }
         text x=(format_args!("{:.1}", x + SAMPLE + 3.0)) y=(format_args!("{bottom:.1}")) { (label) }

@@ -176,7 +176,7 @@ fn idle_links_are_left_out() {
     let series = run(&["pgmcc"]);
     let plots = plots(&series, series.ended);
     let queue = of(&plots, "queue");
-    assert_eq!(series.links().len(), 2, "both have been watched");
+    assert_eq!(series.links.worst().len(), 2, "both have been watched");
     let owners: Vec<&str> = queue.lines.iter().map(|line| &*line.owner).collect();
     assert_eq!(owners, ["a → b", "a → b"]);
     assert_eq!(queue.about, "Link a → b");

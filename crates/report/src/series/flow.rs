@@ -164,7 +164,6 @@ impl FlowSeries {
 #[derive(Clone, Debug)]
 pub(crate) struct RestSeries {
     pub(crate) protocol: String,
-    /// Number of these flows.
     pub(crate) flows: usize,
     /// Bytes of their total throughput.
     pub(crate) throughput: Bins,

@@ -7,7 +7,6 @@ use faircast_trace::Header;
 
 use super::{Curve, Marks};
 
-/// Most links with plots.
 const LINKS_MAX: usize = 12;
 /// Most recorded links. A worse link replaces another one from then on.
 pub(super) const LINKS_WATCHED_MAX: usize = 48;
@@ -54,7 +53,7 @@ impl LinkSeries {
 
 /// Recorded links, at most [`LINKS_WATCHED_MAX`].
 #[derive(Clone, Debug)]
-pub(super) struct WatchedLinks {
+pub(crate) struct WatchedLinks {
     pub(super) watched: Vec<LinkSeries>,
     /// By link: index in `watched`, `u32::MAX` for a link that is not recorded.
     slots: Vec<u32>,
@@ -72,7 +71,7 @@ impl WatchedLinks {
     }
 
     /// Returns the links with the most drops and longest queues, in the header's order.
-    pub(super) fn worst(&self) -> Vec<&LinkSeries> {
+    pub(crate) fn worst(&self) -> Vec<&LinkSeries> {
         let mut links: Vec<&LinkSeries> = self.watched.iter().collect();
         links.sort_by_key(|link| Reverse(badness(&link.last)));
         links.truncate(LINKS_MAX);

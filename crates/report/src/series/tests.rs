@@ -183,7 +183,7 @@ fn the_links_that_drop_most_are_shown_and_idle_ones_never() {
         sample(&mut series, 1.0, link, LinkCounters::default());
         sample(&mut series, 2.0, link, counters);
     }
-    let links: Vec<usize> = series.links().iter().map(|link| link.link).collect();
+    let links: Vec<usize> = series.links.worst().iter().map(|link| link.link).collect();
     assert_eq!(links, (988..1_000).collect::<Vec<_>>());
     assert!(series.links.watched.len() <= LINKS_WATCHED_MAX);
 }
@@ -199,7 +199,7 @@ fn a_queue_has_its_mean_and_its_peak_between_samples() {
         };
         sample(&mut series, i as f64, 0, counters);
     }
-    let link = series.links()[0];
+    let link = series.links.worst()[0];
     assert_eq!(link.name, "s → r");
     assert_eq!(link.mean.points()[1..].iter().map(|p| p.1).collect::<Vec<_>>(), [4.0, 4.0]);
     assert!(link.max.points().iter().all(|point| point.1 == 9.0));

@@ -182,9 +182,6 @@ fn reports_that_cannot_be_true_change_nothing_and_are_counted() {
         by_time += usize::from(quiet.timed);
     }
     let all = schemes().len() >= SCHEMES.len();
-    assert!(
-        !all || by_rate >= 2,
-        "schemes whose receivers report rates are known by their reports"
-    );
+    assert!(!all || by_rate >= 2, "schemes whose receivers report rates are known by reports");
     assert!(!all || by_time >= 3, "and those whose reports echo timestamps");
 }

@@ -98,19 +98,9 @@ impl Machine for Walked {
 }
 
 /// Returns the longest stall in seconds, the least bytes of a receiver, and the forged packets.
-fn run(protocol: Stack, obsolete_after: u64, walk: Option<Walk>) -> (f64, u64, u64) {
-    run_with(protocol, obsolete_after, walk, "")
-}
-
-fn run_with(
-    protocol: Stack,
-    obsolete_after: u64,
-    walk: Option<Walk>,
-    leaf: &str,
-) -> (f64, u64, u64) {
-    let options =
-        format!("{{ obsolete_after = {obsolete_after}, late_join = \"none\", wait_for = 3 }}");
-    let flow = format!("options = {options}\n");
+fn run(protocol: Stack, obsolete: u64, walk: Option<Walk>, leaf: &str) -> (f64, u64, u64) {
+    let options = format!("obsolete_after = {obsolete}, late_join = \"none\", wait_for = 3");
+    let flow = format!("options = {{ {options} }}\n");
     let leaf = plain("10 Mbit/s", 100) + "loss = 0.002\n" + leaf;
     let world = World { flow, down: plain(RATE, 20), leaf, ..World::new(3, SECONDS) };
     let scenario = world.scenario(protocol);
@@ -150,9 +140,9 @@ fn forged_data_that_walks_ahead_of_a_source_that_forgets_costs_a_second() {
     let mut faults = Vec::new();
     for protocol in protocols().into_iter().filter(Stack::has_heads) {
         for obsolete_after in [0, 1, 150] {
-            let (_, usual, _) = run(protocol, obsolete_after, None);
+            let (_, usual, _) = run(protocol, obsolete_after, None, "");
             for walk in walks {
-                let (stall, bytes, forged) = run(protocol, obsolete_after, Some(walk));
+                let (stall, bytes, forged) = run(protocol, obsolete_after, Some(walk), "");
                 let share = bytes as f64 / usual as f64;
                 let said = format!(
                     "{}, obsolete after {obsolete_after}, {walk:?}: {forged} forged, stall of \
@@ -175,8 +165,8 @@ fn receivers_that_were_away_give_up_what_was_forgotten_and_go_on() {
     let away = "outages = [ { from = \"8 s\", to = \"18 s\" } ]\n";
     for protocol in protocols().into_iter().filter(Stack::has_heads) {
         for obsolete_after in [1, 150] {
-            let (_, usual, _) = run(protocol, obsolete_after, None);
-            let (stall, bytes, _) = run_with(protocol, obsolete_after, None, away);
+            let (_, usual, _) = run(protocol, obsolete_after, None, "");
+            let (stall, bytes, _) = run(protocol, obsolete_after, None, away);
             let share = bytes as f64 / usual as f64;
             let said = format!(
                 "{}, obsolete after {obsolete_after}: stall of {stall:.2} s, {share:.2} of the data",

@@ -336,7 +336,6 @@ impl Arrivals {
         Self { goal: bytes / 100 * 99, ..Self::default() }
     }
 
-    /// Returns the second in which the last of `receivers` had nearly everything.
     pub(crate) fn done_s(&self, receivers: usize) -> Option<f64> {
         let last = self.done.values().max().filter(|_| self.done.len() == receivers);
         last.map(|at| at.as_secs_f64())
@@ -415,10 +414,9 @@ impl Case {
     fn run_spaced(self, forgeries: &[(usize, Forgery)], spacing: Duration, mask: &[u8]) -> Outcome {
         let Self { protocol, delivery } = self;
         let format = format_of(protocol);
-        let tells = protocol.has_option("delivery");
         let has = |name: &str| protocol.has_option(name);
         let mut options = Vec::new();
-        if tells {
+        if has("delivery") {
             options.push(format!("delivery = \"{delivery}\""));
         }
         if scheme(&protocol.name()).is_some() {
@@ -546,11 +544,7 @@ fn a_member_that_repeats_one_acknowledgement_takes_no_more_than_half() {
         let outcome = case.run_spaced(&plan, Duration::from_secs(1) / REPEATS, &mask);
         let Outcome { done, intact, .. } = outcome;
         println!("{}: {done:.1} s for {quiet:.1} s", protocol.name());
-        assert!(
-            intact && done <= REPEATED_SHARE * quiet,
-            "{}: {done} s for {quiet} s",
-            protocol.name()
-        );
+        assert!(intact && done <= REPEATED_SHARE * quiet, "{case}: {done} s for {quiet} s");
     }
 }
 

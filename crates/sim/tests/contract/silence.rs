@@ -48,10 +48,7 @@ fn silence(protocol: Stack, receivers: u32, Floor { after, every, burst }: Floor
     assert!((1..=5 * burst).contains(&lone.len()), "{name}: {lone:?}");
     for span in lone.windows(burst + 1) {
         let gap = span[burst].since(span[0]);
-        assert!(
-            gap >= every.mul_f64(0.999),
-            "{name}: {burst} packets and one more within {gap}, floor {every}"
-        );
+        assert!(gap >= every.mul_f64(0.999), "{name}: {burst} packets within {gap}, floor {every}");
     }
     let again = between(&heard.delivered, well, well + Duration::from_secs(20)).len();
     assert!(again * 4 > before * 3, "{name}: {before} deliveries before and {again} after");

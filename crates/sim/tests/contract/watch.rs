@@ -72,34 +72,22 @@ impl Watched {
         Self { notes: Rc::default() }
     }
 
-    fn machine(&self, inner: FlowMachine, flow: &Flow, sender: bool) -> FlowMachine {
-        Box::new(WatchedMachine {
-            inner,
-            notes: self.notes.clone(),
-            clock: Clock::default(),
-            sender,
-            // A sender of unlimited data must keep a timeout until it is closed.
-            active_from: (sender && flow.data == Data::Unlimited).then_some(flow.start),
-            polls: 0,
-        })
+    fn machine(&self, inner: FlowMachine, sender: bool, active_from: Option<Time>) -> FlowMachine {
+        let (notes, clock) = (self.notes.clone(), Clock::default());
+        Box::new(WatchedMachine { inner, notes, clock, sender, active_from, polls: 0 })
     }
 }
 
 impl Protocols for Watched {
     fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> FlowMachine {
         let sender = !matches!(role, Role::Receiver);
-        self.machine(Builtin.end(flow, id, node, role, start), flow, sender)
+        // A sender of unlimited data must keep a timeout until it is closed.
+        let active_from = (sender && flow.data == Data::Unlimited).then_some(flow.start);
+        self.machine(Builtin.end(flow, id, node, role, start), sender, active_from)
     }
 
     fn node_program(&self, program: NodeProgram<'_>, start: Time) -> FlowMachine {
-        Box::new(WatchedMachine {
-            inner: Builtin.node_program(program, start),
-            notes: self.notes.clone(),
-            clock: Clock::default(),
-            sender: false,
-            active_from: None,
-            polls: 0,
-        })
+        self.machine(Builtin.node_program(program, start), false, None)
     }
 
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {
@@ -192,10 +180,7 @@ impl Machine for WatchedMachine {
             let now = self.clock.now;
             let next = self.inner.next_timeout();
             let armed = next.is_some_and(|at| at <= now + ARMED_WITHIN);
-            assert!(
-                armed,
-                "at {now} a sender waits for reports alone: its next timeout is {next:?}"
-            );
+            assert!(armed, "at {now} a sender waits for reports alone: its timeout is {next:?}");
         }
         None
     }

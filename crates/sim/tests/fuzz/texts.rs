@@ -13,9 +13,8 @@ pub(crate) fn scenario(data: &[u8]) -> bool {
         Ok(scenario) => {
             assert!(scenario.warmup < scenario.duration);
             let nodes = scenario.nodes.len();
-            assert!(
-                scenario.links.iter().all(|link| link.from.index().max(link.to.index()) < nodes)
-            );
+            let mut links = scenario.links.iter();
+            assert!(links.all(|link| link.from.index().max(link.to.index()) < nodes));
             true
         }
         Err(error) => {

@@ -98,6 +98,9 @@ const PAPER: &str = "profile = \"paper\"";
 
 #[test]
 fn prices_bound_queues_and_no_message_is_lost_whatever_happens_to_a_link() {
+    let late = "outages = [{ from = \"15 s\", to = \"45 s\" }]";
+    let slow = "changes = [{ at = \"20 s\", rate = \"20 kbit/s\" }, \
+                { at = \"30 s\", rate = \"2 Mbit/s\" }]";
     // Keys of link b to c, clients of each flow, service, and true if the view never changes.
     for (what, link, clients, service, is_whole) in [
         ("nothing", "", 10, "fifo", true),
@@ -105,20 +108,8 @@ fn prices_bound_queues_and_no_message_is_lost_whatever_happens_to_a_link() {
         ("one client each", "", 1, "fifo", true),
         ("200 clients in one instant", "", 100, "fifo", true),
         ("prices late by 1 s", "outages = [{ from = \"30 s\", to = \"31 s\" }]", 10, "fifo", true),
-        (
-            "prices late by 30 s",
-            "outages = [{ from = \"15 s\", to = \"45 s\" }]",
-            10,
-            "fifo",
-            false,
-        ),
-        (
-            "a hundredth of the rate for 10 s",
-            "changes = [{ at = \"20 s\", rate = \"20 kbit/s\" }, { at = \"30 s\", rate = \"2 Mbit/s\" }]",
-            10,
-            "fifo",
-            false,
-        ),
+        ("prices late by 30 s", late, 10, "fifo", false),
+        ("a hundredth of the rate for 10 s", slow, 10, "fifo", false),
     ] {
         let seen = run(&chain(link, clients, PAPER, service));
         let sent: u64 = seen.sent.values().sum();

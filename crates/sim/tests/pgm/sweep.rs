@@ -72,85 +72,47 @@ fn every_path_delivers_everything_to_everybody_in_time() {
     let late = "loss = 1.0\nchanges = [ { at = \"5 s\", loss = 0.0 } ]";
     let silent = "loss = 1.0\nchanges = [ { at = \"10 s\", loss = 0.0 } ]";
     let deaf = "changes = [ { at = \"1 s\", loss = 1.0 }, { at = \"11 s\", loss = 0.0 } ]";
-    let wide = Net { rate: "1 Gbit/s", queue: 1000, ..NET };
+    let byte = size("data = \"1 B\"");
     let many = Net { rate: "2 Mbit/s", receivers: 1000, flow: "data = \"1 MB\"", ..NET };
+    let wide = |(delay, flow)| Net { rate: "1 Gbit/s", queue: 1000, delay, flow, ..NET };
+    let slow_back = "changes = [ { at = \"0 s\", rate = \"64 kbit/s\" } ]";
+    let lossy = |net| Net { there: LOSSY, back: LOSSY, ..net };
+    let mbit = Net { rate: "1 Mbit/s", ..NET };
+    let farther = Net { there: FARTHER, back: FARTHER, duration: "120 s", ..NET };
     let cases = [
         // The data takes 25.7 s at the link's rate, with headers.
         ("64 kbit/s: 96 % of the line", slow, 27),
         ("64 kbit/s, 1.6 s: and a start of a few round trips", Net { delay: "800 ms", ..slow }, 40),
-        (
-            "64 kbit/s, queue of 2: half of it, as a window of 2 to 3 loses each third",
-            Net { queue: 2, ..slow },
-            52,
-        ),
-        (
-            "1 Mbit/s, 0.2 ms, queue of 2: half",
-            Net { rate: "1 Mbit/s", delay: "100 us", queue: 2, ..NET },
-            34,
-        ),
+        // A window of 2 to 3 loses each third packet.
+        ("64 kbit/s, queue of 2: half of it", Net { queue: 2, ..slow }, 52),
+        ("1 Mbit/s, 0.2 ms, queue of 2: half", Net { delay: "100 us", queue: 2, ..mbit }, 34),
         ("10 Mbit/s, queue of 2: a window of 2 to 8, TCP's too", Net { queue: 2, ..NET }, 16),
         ("1.6 s: the window grows by one a round trip, 47 of them", far, 90),
         ("1.6 s, queue of 1000: the same", Net { queue: 1000, ..far }, 90),
-        (
-            "1 Mbit/s, queue of 1000: the line, 16.9 s",
-            Net { rate: "1 Mbit/s", queue: 1000, ..NET },
-            18,
-        ),
-        (
-            "1 Gbit/s, 0.2 ms: the line, 0.82 s",
-            Net { delay: "100 us", flow: "data = \"100 MB\"", ..wide },
-            1,
-        ),
+        ("1 Mbit/s, queue of 1000: the line, 16.9 s", Net { queue: 1000, ..mbit }, 18),
+        ("1 Gbit/s, 0.2 ms: the line, 0.82 s", wide(("100 us", "data = \"100 MB\"")), 1),
         (
             "1 Gbit/s, 200 ms: one more a round trip, 80 of them",
-            Net { delay: "100 ms", flow: "data = \"5 MB\"", ..wide },
+            wide(("100 ms", "data = \"5 MB\"")),
             18,
         ),
-        (
-            "30 % loss both ways: stalls of 0.2 s for most losses",
-            Net { there: LOSSY, back: LOSSY, ..loss },
-            60,
-        ),
+        ("30 % loss both ways: stalls of 0.2 s for most losses", lossy(loss), 60),
         ("30 % loss there: the first four calls are lost, 45 s", Net { there: LOSSY, ..loss }, 75),
         ("30 % loss back: acknowledgements repeat themselves", Net { back: LOSSY, ..loss }, 3),
-        (
-            "30 % loss, 400 ms: 20 times as slow",
-            Net { delay: "200 ms", there: LOSSY, back: LOSSY, ..loss },
-            400,
-        ),
-        (
-            "no feedback for 10 s: goes on within the last doubled timeout",
-            Net { back: deaf, ..NET },
-            21,
-        ),
+        ("30 % loss, 400 ms: 20 times as slow", lossy(Net { delay: "200 ms", ..loss }), 400),
+        ("no feedback for 10 s: at most the last doubled timeout", Net { back: deaf, ..NET }, 21),
         ("no feedback at first for 10 s: the call of 21 s", Net { back: silent, ..NET }, 25),
-        (
-            "blackout of 5 s: found again within as long",
-            Net { there: BLACKOUT, back: BLACKOUT, ..NET },
-            13,
-        ),
+        ("blackout of 5 s: as long again", Net { there: BLACKOUT, back: BLACKOUT, ..NET }, 13),
         ("nothing arrives for 5 s", Net { there: BLACKOUT, ..NET }, 13),
         ("nothing arrives at first: the call of 9 s", Net { there: late, ..NET }, 16),
-        ("one byte", size("data = \"1 B\""), 1),
+        ("one byte", byte, 1),
         ("one packet", size("data = \"1400 B\""), 1),
         ("one packet and a byte", size("data = \"1401 B\""), 1),
         ("packets of one byte", Net { packet: "1 B", ..size("data = \"20 kB\"") }, 6),
-        (
-            "one byte, 30 % loss, 100 receivers",
-            Net { there: LOSSY, back: LOSSY, receivers: 100, ..size("data = \"1 B\"") },
-            30,
-        ),
+        ("one byte, 30 % loss, 100 receivers", lossy(Net { receivers: 100, ..byte }), 30),
         ("the line slows down 150 times", Net { there: SLOWER, duration: "120 s", ..NET }, 63),
-        (
-            "the path becomes 35 times as long",
-            Net { there: FARTHER, back: FARTHER, duration: "120 s", ..NET },
-            70,
-        ),
-        (
-            "a way back 150 times as slow: acknowledgements are dropped",
-            Net { back: "changes = [ { at = \"0 s\", rate = \"64 kbit/s\" } ]", ..NET },
-            30,
-        ),
+        ("the path becomes 35 times as long", farther, 70),
+        ("acknowledgements are dropped on a slow way back", Net { back: slow_back, ..NET }, 30),
         ("1000 receivers", many, 6),
         ("1000 receivers, 2 % loss for all", Net { there: "loss = 0.02", ..many }, 12),
     ];
@@ -179,12 +141,7 @@ fn lines_are_kept_busy() {
         // A window that halves when path and buffer are full keeps 3/4 of a rate without a buffer.
         ("a buffer of a quarter of the path", Net { delay: "40 ms", queue: 15, ..NET }, 10e6, 0.70),
         ("a large buffer", Net { rate: "1 Mbit/s", queue: 1000, ..NET }, 1e6, 0.92),
-        (
-            "three hundred receivers",
-            Net { rate: "1 Mbit/s", queue: 30, receivers: 300, ..NET },
-            1e6,
-            0.85,
-        ),
+        ("300 receivers", Net { rate: "1 Mbit/s", queue: 30, receivers: 300, ..NET }, 1e6, 0.85),
     ] {
         let (run, share) = utilisation(&net, bits_per_s);
         run.assert_intact(case);

@@ -16,11 +16,8 @@ fn every_scheme_has_its_row() {
         let row = row.unwrap_or_else(|| panic!("no {name}"));
         let has = |key: &str| row.options().iter().filter(|spec| spec.name == key).count();
         assert!(scheme.own_options.iter().all(|spec| has(spec.name) == 1), "{name}");
-        assert_eq!(
-            (has("members_max"), has("rate_max"), has("window_growth")),
-            (1, 1, 0),
-            "{name}"
-        );
+        let count = (has("members_max"), has("rate_max"), has("window_growth"));
+        assert_eq!(count, (1, 1, 0), "{name}");
     }
 }
 
@@ -49,10 +46,7 @@ fn losses_at_one_site_are_repaired_there_with_every_controller() {
         run.assert_whole(protocol, &[]);
         let of_site: u64 = (1..=5).filter_map(|host| run.heard.head_repairs.get(&host)).sum();
         let source = run.heard.source_repairs;
-        assert!(
-            of_site > 2 * source,
-            "{protocol}: {of_site} repairs at the site, {source} by the source"
-        );
+        assert!(of_site > 2 * source, "{protocol}: {of_site} repairs at the site, {source} above");
     }
 }
 

@@ -51,10 +51,7 @@ fn a_tree_has_no_loops_and_no_head_has_more_members_than_it_may() {
             for (host, head) in &tree {
                 let way = std::iter::successors(Some(*head), |head| tree.get(head).copied());
                 let levels = way.take(30).count();
-                assert!(
-                    levels < 20,
-                    "seed {seed}, second {second}: m{host} is in a loop, {tree:?}"
-                );
+                assert!(levels < 20, "seed {seed}, second {second}: m{host} in a loop, {tree:?}");
                 let members = tree.values().filter(|it| *it == head).count();
                 // The source takes twice the members: also receivers that need packets only it has.
                 let most = if *head == 0 { 10 } else { 5 };

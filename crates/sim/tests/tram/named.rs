@@ -33,10 +33,7 @@ fn assert_all_known(run: &Run, case: &str) -> u32 {
     let receivers = run.outcome.deliveries[0].len() as u32;
     let short: Vec<u32> = (1..=receivers).filter(|it| run.completed(*it).is_none()).collect();
     let named = &run.heard.named;
-    assert!(
-        named.keys().all(|host| short.contains(host)),
-        "{case}: {named:?}, only {short:?} lack"
-    );
+    assert!(named.keys().all(|it| short.contains(it)), "{case}: {named:?}, only {short:?} lack");
     let unnamed = short.iter().filter(|host| !named.contains_key(host)).count() as u32;
     let counted = run.heard.unnamed;
     assert!(unnamed <= counted, "{case}: {named:?} and {counted}, and {short:?} lack something");

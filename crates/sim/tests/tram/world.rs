@@ -216,10 +216,8 @@ impl Run {
             let (delivery, intact) = self.delivery(host);
             let (bytes, lost) = (delivery.bytes, delivery.lost_packets);
             assert!(intact, "{case}: m{host} delivered {bytes} wrong bytes");
-            assert!(
-                delivery.completed.is_some(),
-                "{case}: m{host} stopped at {bytes} B, {lost} lost"
-            );
+            let is_complete = delivery.completed.is_some();
+            assert!(is_complete, "{case}: m{host} stopped at {bytes} B, {lost} lost");
         }
         let abandoned: Vec<_> =
             self.heard.abandoned.keys().filter(|it| !but.contains(it)).collect();

@@ -16,8 +16,7 @@ use crate::suite::score::utilisation;
 /// Figures of one run.
 pub(super) type Figures = Vec<(Figure, f64)>;
 
-/// Runs one seed of a case, and if the case has such a run, again with the slowest receiver alone.
-/// Writes the page of the run to the file `page`.
+/// Runs one seed of a case, and again with the slowest receiver alone if the case has such a run.
 pub(super) fn measure(
     runner: &Runner<'_>,
     file: &MatrixFile,

@@ -1,5 +1,4 @@
-//! Experiments in the lab, compared with the simulator: single marked experiments, or all rows of
-//! suites with `against_sim = true`.
+//! Lab compared with the simulator: marked experiments, or suites with `against_sim = true`.
 
 use std::collections::BTreeMap;
 

@@ -147,7 +147,6 @@ pub(crate) struct RowFile {
     #[serde(default)]
     pub(crate) proved_by: Vec<String>,
     pub(crate) conjecture: Option<String>,
-    pub(crate) conjecture_in_lab: Option<String>,
     /// Setting that was chosen to produce this figure, and its origin.
     pub(crate) fitted: Option<String>,
     /// True if the row tests the network and its TCP, not the suite's session.
@@ -235,7 +234,6 @@ impl SuiteFile {
         })
     }
 
-    /// Returns all rows with their ids.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &RowFile)> {
         self.experiments.iter().flat_map(|of| of.rows.iter().map(|row| (of.row_id(row), row)))
     }
@@ -264,9 +262,7 @@ impl SuiteFile {
             there.seeds = Some(seeds);
             for row in &mut there.rows {
                 // A mechanism that rows of the simulator prove is a conjecture in the lab.
-                let known =
-                    [row.conjecture_in_lab.take(), row.explained.take(), row.conjecture.take()];
-                row.conjecture = known.into_iter().flatten().next();
+                row.conjecture = row.explained.take().or(row.conjecture.take());
                 row.proved_by = Vec::new();
                 row.optimum = None;
             }
@@ -387,7 +383,7 @@ mod tests {
     #[test]
     fn an_experiment_has_twins_for_its_variants_and_for_the_lab() {
         let keys = "variants = ['reno']\nlab = 3\nset = ['x=1']\n[[experiment.row]]\nid = 'b'\n";
-        let more = "paper = 2.0\ntolerance = 0.1\nconjecture = 'e'\nconjecture_in_lab = 'l'\n\
+        let more = "paper = 2.0\ntolerance = 0.1\nconjecture = 'e'\n\
             [[experiment.row]]\ntitle = 't'\nmeasure = 'timeouts a'\nunit = 'n'\nreason = 'r'\n\
             fairer_than = 'b'\n[variant.reno]\nquestion = 'And?'\nset = ['y=2']\n";
         let text = ROW.replace("[[experiment.row]]\n", keys) + more;
@@ -409,7 +405,7 @@ mod tests {
             ["a x=1 b,– e b 0", "a-reno x=1,y=2 b-reno,a-reno e b-reno 0"],
             "a variant is none of the lab's"
         );
-        assert_eq!(shown(&suite.in_lab()), ["a-lab x=1 b-lab,a-lab l b-lab 3"]);
+        assert_eq!(shown(&suite.in_lab()), ["a-lab x=1 b-lab,a-lab e b-lab 3"]);
         assert_eq!(suite.experiments[1].question, "? And?");
         let error = SuiteFile::parse("f", &text.replace("['reno']", "['sack']")).unwrap_err();
         assert!(error.contains("experiment \"a\": there is no [variant.sack]"), "{error}");

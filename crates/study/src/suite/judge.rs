@@ -106,7 +106,7 @@ fn seed_by_seed(file: &RowFile, wanted: &[&str], rows: &[Row]) -> Vec<(u64, f64)
             values.extend(found.map(|(_, value)| (&*row.id, *value)));
         }
         if values.len() == of.len() {
-            seeds.push((*seed, file.measure.of_rows(&values, &optima)));
+            seeds.push((*seed, file.measure.of_named(&values, &optima)));
         }
     }
     seeds

@@ -8,9 +8,8 @@ use serde::Deserialize;
 use super::overlay::{OVERLAY_QUANTITIES, OverlayPart, OverlayQuantity};
 use super::probe::{BIN_S, FlowProbe, Probe};
 
-/// Expression over figures, with the syntax and quantities of `docs/research.md`. A final `<
-/// NUMBER` gives 1 if the value is below that, else 0: the mean over seeds is the share of seeds
-/// below.
+/// Expression over figures (docs/research.md). A final `< NUMBER` gives 1 if the value is below
+/// that, else 0: the mean over seeds is the share of seeds below.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Measure {
@@ -96,13 +95,10 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     }),
     ("feedback_packets", |flow| flow.summary.counts.feedback_packets as f64),
     ("feedback_per_s", |flow| flow.summary.rates.feedback_per_s),
-    ("window_mean", |flow| flow.probe.window.mean()),
-    ("window_min", |flow| flow.probe.window.min),
-    ("window_max", |flow| flow.probe.window.max),
+    ("window_max", |flow| flow.probe.window.max.unwrap_or(f64::NEG_INFINITY)),
     ("window_at_one", |flow| flow.probe.window.visits_to_one as f64),
     ("window_above_first", |flow| flow.probe.above_s / flow.probe.both_s),
     ("switch_pairs", |flow| flow.probe.pairs.found.len() as f64),
-    ("cuts_per_switch_pair", |flow| flow.probe.pairs.cuts_mean()),
     ("switch_pairs_cut_often", |flow| flow.probe.pairs.cut_often_share()),
     ("completed_s", |flow| flow.summary.completed_s.unwrap_or(f64::INFINITY)),
     ("settled_s", |flow| flow.summary.rates.settled_s.unwrap_or(f64::INFINITY)),
@@ -362,8 +358,7 @@ fn sign_test(below: usize, above: usize) -> f64 {
 
 impl Measure {
     pub(crate) fn check(&self, scenario: &Scenario) -> Result<(), String> {
-        self.numerator.check(scenario)?;
-        self.denominator.as_ref().map_or(Ok(()), |term| term.check(scenario))
+        self.terms().try_for_each(|term| term.check(scenario))
     }
 
     /// Returns the value for one run; NaN if the run has no such flow or link.
@@ -371,15 +366,12 @@ impl Measure {
         self.value(|term| term.of(summary, probe))
     }
 
-    pub(crate) fn of_rows(&self, rows: &[(&str, f64)], optima: &[(&str, f64)]) -> f64 {
+    /// Returns the value for figures of rows, or of clients, by their names.
+    pub(crate) fn of_named(&self, values: &[(&str, f64)], optima: &[(&str, f64)]) -> f64 {
         self.value(|term| match term.quantity {
             Quantity::Optimum => term.of_named(optima),
-            _ => term.of_named(rows),
+            _ => term.of_named(values),
         })
-    }
-
-    pub(crate) fn of_clients(&self, rates: &[(&str, f64)]) -> f64 {
-        self.value(|term| term.of_named(rates))
     }
 
     /// Returns the span in seconds of a measure of sent data; `Some(None)` is the counted time.
@@ -496,7 +488,7 @@ mod tests {
     fn rows_are_folded_and_compared_seed_by_seed() {
         let of = |text: &str| {
             let rows = [("a-1", 0.5), ("a-2", 2.0), ("a-3", 0.125), ("b", 0.25)];
-            Measure::try_from(text.to_string()).unwrap().of_rows(&rows, &[("a-1", 2.0)])
+            Measure::try_from(text.to_string()).unwrap().of_named(&rows, &[("a-1", 2.0)])
         };
         assert_eq!(of("geometric_mean rows a-*"), 0.5);
         assert_eq!(of("min rows a-1,a-2"), 0.5);

@@ -47,7 +47,7 @@ pub(super) fn of_row(
         }
     }
     rates.extend(network.silent.iter().map(|name| (*name, 0.0)));
-    Ok(row.measure.of_clients(&rates))
+    Ok(row.measure.of_named(&rates, &[]))
 }
 
 type Messages = (Service, Bytes);

@@ -30,17 +30,11 @@ pub(crate) const OVERLAY_QUANTITIES: &[(&str, OverlayPart, OverlayQuantity)] = &
     ("buffer_max", OverlayPart::Links, |bins, _| {
         bins.iter().map(|it| it.packets_max).fold(0.0, f64::max)
     }),
-    ("buffer_mean", OverlayPart::Links, |bins, _| {
-        sum(bins, |it| it.packets) / sum(bins, |it| it.notes)
-    }),
     // Median of each second's maximum.
     ("buffer_peak", OverlayPart::Links, |bins, _| {
         let mut peaks: Vec<f64> = bins.iter().flat_map(|it| it.peaks).collect();
         peaks.sort_by(f64::total_cmp);
         peaks.get(peaks.len() / 2).copied().unwrap_or(f64::NAN)
-    }),
-    ("price_mean", OverlayPart::Links, |bins, _| {
-        sum(bins, |it| it.price) / sum(bins, |it| it.notes)
     }),
 ];
 
@@ -51,12 +45,9 @@ pub(crate) struct Bin {
     got_bytes: f64,
     got: f64,
     latency_s: f64,
-    notes: f64,
     packets_max: f64,
     /// Most packets of each second.
     peaks: [f64; BIN_S as usize],
-    packets: f64,
-    price: f64,
 }
 
 fn sum(bins: &[Bin], of: impl Fn(&Bin) -> f64) -> f64 {
@@ -105,12 +96,9 @@ impl OverlayProbe {
 
     pub(crate) fn link(&mut self, at: Time, note: &LinkNote) {
         let bin = bin(self.links.entry((note.from, note.to)).or_default(), at);
-        bin.notes += 1.0;
         bin.packets_max = bin.packets_max.max(note.packets_max.into());
         let second = at.as_secs_f64() as usize % BIN_S as usize;
         bin.peaks[second] = bin.peaks[second].max(note.packets_max.into());
-        bin.packets += f64::from(note.packets_milli) / 1e3;
-        bin.price += f64::from(note.price_milli) / 1e3;
     }
 
     /// Returns the bins of each client or link, with its name.

@@ -8,8 +8,7 @@ use faircast_trace::{FlowHeader, Header, Record, Sink, Subject};
 
 use super::overlay::OverlayProbe;
 
-/// Longest time between two switches of the representative that form a pair: there and back within
-/// a few round trips (src: seada-helmy s4.4).
+/// Longest time between the two switches of a pair: a few round trips (src: seada-helmy s4.4).
 const PAIR_WITHIN_S: f64 = 2.0;
 /// Cuts count for a pair from its first switch until this time after its second switch, in seconds.
 const PAIR_TAIL_S: f64 = 1.0;
@@ -22,6 +21,8 @@ pub(crate) const BIN_S: u32 = 10;
 
 pub(crate) struct Probe {
     from: Time,
+    /// Time up to which the flows' windows are compared.
+    compared_at: Time,
     pub(crate) flows: Vec<FlowProbe>,
     rates: Rates,
     pub(crate) overlay: OverlayProbe,
@@ -62,21 +63,18 @@ pub(crate) struct Latency {
     count: u64,
 }
 
+#[derive(Default)]
 pub(crate) struct Window {
     now: Option<f64>,
-    since: Time,
-    integral: f64,
-    seconds: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
+    pub(crate) max: Option<f64>,
     pub(crate) visits_to_one: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct Pairs {
     last_switch: Option<Time>,
-    /// Times of both switches, and number of cuts.
-    pub(crate) found: Vec<(Time, Time, u64)>,
+    /// Time of the second switch, and number of cuts.
+    pub(crate) found: Vec<(Time, u64)>,
     recent_cuts: Vec<Time>,
 }
 
@@ -87,8 +85,13 @@ impl Probe {
             ..FlowProbe::default()
         };
         let flows = header.flows.iter().map(flow).collect();
-        let overlay = OverlayProbe::new(header);
-        Self { from: header.warmup(), flows, rates: Rates::new(header), overlay }
+        Self {
+            from: header.warmup(),
+            compared_at: Time::ZERO,
+            flows,
+            rates: Rates::new(header),
+            overlay: OverlayProbe::new(header),
+        }
     }
 
     /// Returns the standard deviation of a flow's payload per whole second, as a share of the mean.
@@ -102,25 +105,17 @@ impl Probe {
         self.rates.bytes(flow, from, to) * 8.0 / f64::from(to_s - from_s)
     }
 
-    fn compare_windows(&mut self, at: Time) {
-        let Some((first, others)) = self.flows.split_first_mut() else { return };
+    fn set_window(&mut self, flow: usize, at: Time, window_milli: u64) {
+        let since = std::mem::replace(&mut self.compared_at, at).max(self.from);
+        let seconds = at.since(since).as_secs_f64();
+        let (first, others) = self.flows.split_first_mut().expect("`flow` is one of them");
         for other in others {
-            let since = first.window.since.max(other.window.since).max(self.from);
             if let (Some(a), Some(b)) = (first.window.now, other.window.now) {
-                let seconds = at.since(since).as_secs_f64();
                 other.both_s += seconds;
                 other.above_s += if b > a { seconds } else { 0.0 };
             }
         }
-    }
-
-    fn set_window(&mut self, flow: usize, at: Time, window_milli: u64) {
-        self.compare_windows(at);
         self.flows[flow].window.set(at, window_milli as f64 / 1000.0, self.from);
-        // All comparisons restart here, so that no span is counted twice.
-        for flow in &mut self.flows {
-            flow.window.restart(at, self.from);
-        }
     }
 }
 
@@ -258,49 +253,20 @@ impl Latency {
     }
 }
 
-impl Default for Window {
-    fn default() -> Self {
-        Self {
-            now: None,
-            since: Time::ZERO,
-            integral: 0.0,
-            seconds: 0.0,
-            min: f64::INFINITY,
-            max: f64::NEG_INFINITY,
-            visits_to_one: 0,
-        }
-    }
-}
-
 impl Window {
     fn set(&mut self, at: Time, packets: f64, from: Time) {
-        self.restart(at, from);
         if at >= from {
             let was_above = self.now.is_none_or(|before| before >= 2.0);
             self.visits_to_one += u64::from(packets < 2.0 && was_above);
-            self.min = self.min.min(packets);
-            self.max = self.max.max(packets);
+            self.max = Some(self.max.map_or(packets, |max| max.max(packets)));
         }
         self.now = Some(packets);
-    }
-
-    fn restart(&mut self, at: Time, from: Time) {
-        if let Some(packets) = self.now {
-            let seconds = at.since(self.since.max(from)).as_secs_f64();
-            self.integral += packets * seconds;
-            self.seconds += seconds;
-        }
-        self.since = at;
-    }
-
-    pub(crate) fn mean(&self) -> f64 {
-        self.integral / self.seconds
     }
 }
 
 impl Pairs {
     fn cut(&mut self, at: Time) {
-        if let Some((_, end, cuts)) = self.found.last_mut()
+        if let Some((end, cuts)) = self.found.last_mut()
             && at.since(*end).as_secs_f64() <= PAIR_TAIL_S
         {
             *cuts += 1;
@@ -313,7 +279,7 @@ impl Pairs {
         match self.last_switch {
             Some(before) if at.since(before).as_secs_f64() <= PAIR_WITHIN_S => {
                 let cuts = self.recent_cuts.iter().filter(|cut| **cut >= before).count() as u64;
-                self.found.push((before, at, cuts));
+                self.found.push((at, cuts));
                 self.last_switch = None;
             }
             _ => self.last_switch = Some(at),
@@ -321,13 +287,8 @@ impl Pairs {
     }
 
     pub(crate) fn cut_often_share(&self) -> f64 {
-        let often = self.found.iter().filter(|(_, _, cuts)| *cuts >= 2).count();
+        let often = self.found.iter().filter(|(_, cuts)| *cuts >= 2).count();
         often as f64 / self.found.len() as f64
-    }
-
-    pub(crate) fn cuts_mean(&self) -> f64 {
-        let cuts: u64 = self.found.iter().map(|(_, _, cuts)| cuts).sum();
-        cuts as f64 / self.found.len() as f64
     }
 }
 
@@ -352,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_weighed_by_time_and_compared() {
+    fn windows_are_compared_by_time() {
         let mut probe = Probe::new(&header());
         feed(&mut probe, 0, 5.0, window(4));
         feed(&mut probe, 1, 5.0, window(2));
@@ -361,9 +322,8 @@ mod tests {
         feed(&mut probe, 0, 60.0, window(8));
         // From 10 s on: 10 s at 2, 30 s at 6 (above 4), 10 s at 1.
         let second = &probe.flows[1];
-        assert!((second.window.mean() - 210.0 / 50.0).abs() < 1e-9, "{}", second.window.mean());
         assert!((second.above_s / second.both_s - 0.6).abs() < 1e-9);
-        assert_eq!((second.window.visits_to_one, second.window.max), (1, 6.0));
+        assert_eq!((second.window.visits_to_one, second.window.max), (1, Some(6.0)));
     }
 
     #[test]
@@ -448,6 +408,6 @@ mod tests {
         feed(&mut probe, 0, 40.0, switch(2));
         let flow = &probe.flows[0];
         assert_eq!((flow.switches, flow.pairs.found.len()), (4, 1));
-        assert_eq!((flow.pairs.cuts_mean(), flow.pairs.cut_often_share()), (2.0, 1.0));
+        assert_eq!((flow.pairs.found[0].1, flow.pairs.cut_often_share()), (2, 1.0));
     }
 }

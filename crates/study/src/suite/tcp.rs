@@ -5,7 +5,6 @@
 use super::bundled::bundled;
 use super::file::{Bundled, Experiment, RowFile, SuiteFile, from_toml};
 
-/// Name of the suite.
 pub(crate) const NAME: &str = "tcp";
 
 pub(crate) static FILES: Bundled =

@@ -130,7 +130,7 @@ fn every_setting_that_a_suite_or_a_document_names_is_accepted() {
             }
             for row in &experiment.rows {
                 let place = format!("{} {}", suite.name, row.id.as_ref().unwrap_or(&experiment.id));
-                let more = [&row.explained, &row.conjecture, &row.conjecture_in_lab, &row.fitted];
+                let more = [&row.explained, &row.conjecture, &row.fitted];
                 let texts = [&row.title, &row.reason].into_iter().chain(more.into_iter().flatten());
                 texts.for_each(|text| check(&place, text));
             }

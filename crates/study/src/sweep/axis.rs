@@ -52,7 +52,11 @@ impl Axis {
 
     /// Returns the values as a column: name with the unit, and cells of one type.
     pub fn column(&self) -> (String, Vec<Value>) {
-        let texts: Vec<&str> = self.values.iter().map(|value| unquoted(value)).collect();
+        let unquoted = self.values.iter().map(|value| {
+            let within = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+            within('"').or_else(|| within('\'')).unwrap_or(value)
+        });
+        let texts: Vec<&str> = unquoted.collect();
         type Read = fn(&str) -> Option<Value>;
         // Name suffix and parser. The first entry that parses all values is used.
         let readings: [(&str, Read); 7] = [
@@ -98,11 +102,6 @@ fn split(text: &str) -> Vec<String> {
         parts.last_mut().expect("there is always one").push(c);
     }
     parts.iter().map(|part| part.trim().to_string()).collect()
-}
-
-fn unquoted(value: &str) -> &str {
-    let within = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
-    within('"').or_else(|| within('\'')).unwrap_or(value)
 }
 
 #[cfg(test)]

@@ -56,8 +56,7 @@ pub fn run(sweep: &Sweep<'_>, jobs: &[&Job], store: &Store, traces: bool) -> Swe
     ran
 }
 
-/// Does `jobs`, the longest first, several at a time unless they take real time. A job that panics
-/// has failed.
+/// Does `jobs`, the longest first, in parallel unless they take real time. A panic is a failure.
 pub(super) fn all<'j, R: Send>(
     sweep: &Sweep<'_>,
     jobs: &[&'j Job],

@@ -27,44 +27,33 @@ fn names(limit: u32) -> impl Fn(&Value) -> bool {
     move |event| event["text"].as_str().is_some_and(|text| text.contains(&words))
 }
 
-/// Tests one black hole: both ends name the limit, and only the first receiver completes.
-fn hole_at_one(at: &str, to: &str, limit: u32) {
-    let Some(world) = World::new(3, 1_500_000) else { return };
-    if !drop_longer(&world.lan, 2, limit) {
-        return;
-    }
-    let [whole, holed] = world.two(at);
-    let sender = world.send(&format!("--wait-for 2 --stall-max 5s {to}"));
-    sender.until("warning", names(limit));
-    holed.until("warning", names(limit));
-    let summary = sender.end_with(1).summary();
-    world.assert_received([whole]);
-    let ended = holed.end_with(1);
-    assert!(!ended.out.contains("long packets arrive again"), "{}", ended.out);
-    let failed = ended.event("failed");
-    let told = failed["reason"].as_str().unwrap();
-    assert!(told.contains(&format!("--mtu {limit}")), "{failed}");
-    let mut all = summary["receivers"].as_array().unwrap().iter();
-    let of = all.find(|receiver| receiver["name"] == "r2").unwrap();
-    assert_eq!((&of["state"], &of["reason"]), (&"failed".into(), &failed["reason"]), "{summary}");
-}
-
 #[test]
 fn both_ends_say_which_packets_arrive_and_the_others_go_on() {
-    let group = "--group 239.192.7.41:7500";
-    hole_at_one(group, group, 1280);
-}
-
-#[test]
-fn over_tram_with_a_key_it_is_said_too() {
-    let group = "--group 239.192.7.42:7500 --key group.key";
-    hole_at_one(group, &format!("{group} --scheme tram"), 576);
-}
-
-#[test]
-fn over_ipv6_it_is_said_too() {
-    let group = "--group [ff15::7:43]:7500";
-    hole_at_one(group, group, 1400);
+    for (at, more, limit) in [
+        ("--group 239.192.7.41:7500", "", 1280),
+        ("--group 239.192.7.42:7500 --key group.key", "--scheme tram", 576),
+        ("--group [ff15::7:43]:7500", "", 1400),
+    ] {
+        let Some(world) = World::new(3, 1_500_000) else { return };
+        if !drop_longer(&world.lan, 2, limit) {
+            return;
+        }
+        let [whole, holed] = world.two(at);
+        let sender = world.send(&format!("--wait-for 2 --stall-max 5s {at} {more}"));
+        sender.until("warning", names(limit));
+        holed.until("warning", names(limit));
+        let summary = sender.end_with(1).summary();
+        world.assert_received([whole]);
+        let ended = holed.end_with(1);
+        assert!(!ended.out.contains("long packets arrive again"), "{}", ended.out);
+        let failed = ended.event("failed");
+        let told = failed["reason"].as_str().unwrap();
+        assert!(told.contains(&format!("--mtu {limit}")), "{failed}");
+        let mut all = summary["receivers"].as_array().unwrap().iter();
+        let of = all.find(|receiver| receiver["name"] == "r2").unwrap();
+        assert_eq!(of["state"], "failed", "{summary}");
+        assert_eq!(of["reason"], failed["reason"], "{summary}");
+    }
 }
 
 #[test]
@@ -138,53 +127,48 @@ fn packets_as_short_as_was_advised_get_through() {
     world.assert_received([receiver]);
 }
 
-/// Tests a site behind a link that drops packets above 1280 bytes; no host sends fragments.
-fn between_relays(at: [&str; 2], meeting: &str) {
-    let Some(world) = World::new(3, 5_000_000) else { return };
-    if !drop_longer(&world.lan, 0, 1280) || !drop_longer(&world.lan, 1, 1280) {
-        return;
-    }
-    for host in [1, 2] {
-        world.lan.ip(host, "link set e0 gso_max_segs 1").unwrap();
-    }
-    let metrics = "--metrics 127.0.0.1:9464";
-    let _top = world.on(0, &format!("relay --listen {} {metrics}", at[0]));
-    let below = format!("relay --listen {} --parent {} {metrics}", at[1], at[0]);
-    let _below = world.on(1, &below);
-    let receiver = world.recv(2, &format!("{meeting} --via {}", at[1]));
-    let send = format!("send tree --wait-for 1 --rate-max 8Mbit/s {meeting} --via {}", at[0]);
-    let sender = world.on(0, &send);
-    receiver.until_has(2_000_000);
-    let status = |host| world.on(host, "relay status 127.0.0.1:9464").document();
-    let (above, below) = (status(0), status(1));
-    let neighbours = above["neighbours"].as_array().unwrap();
-    let mtu = |is: &str| {
-        let found = neighbours.iter().find(|neighbour| neighbour["is"] == is);
-        found.unwrap()["mtu_bytes"].as_u64().unwrap()
-    };
-    assert!(mtu("relay") < 1280 && mtu("host") > 1280, "{above}");
-    assert!(below["parent"]["mtu_bytes"].as_u64().unwrap() < 1280, "{below}");
-    sender.end_with(0);
-    assert_received(&world.site, receiver, "r2");
-    for host in 0..3 {
-        let mut command = world.lan.command(host, "cat");
-        command.args(["/proc/net/snmp", "/proc/net/snmp6"]);
-        let counters = Running::spawn(command).succeed();
-        let mut ip = counters.lines().filter(|line| line.starts_with("Ip: "));
-        let (names, values) = (ip.next().unwrap().split(' '), ip.next().unwrap().split(' '));
-        let v4 = names.zip(values).find(|(name, _)| *name == "FragCreates").unwrap().1;
-        let v6 = counters.lines().find(|line| line.starts_with("Ip6FragCreates")).unwrap();
-        let v6 = v6.split_whitespace().nth(1).unwrap();
-        assert_eq!((v4, v6), ("0", "0"), "host {host}: {counters}");
-    }
-}
-
 #[test]
-fn relays_over_ipv6_serve_an_ipv4_group_over_a_link_of_1280_bytes_without_fragments() {
-    between_relays(["[fd77::1]:7600", "[fd77::2]:7600"], "--group 239.192.7.48:7500");
-}
-
-#[test]
-fn relays_find_the_length_of_a_link_of_1280_bytes_that_drops_longer_packets() {
-    between_relays(["10.77.0.1:7600", "10.77.0.2:7600"], "--meeting narrow");
+fn relays_serve_a_site_behind_a_link_that_drops_packets_above_1280_bytes_without_fragments() {
+    for (at, meeting) in [
+        (["[fd77::1]:7600", "[fd77::2]:7600"], "--group 239.192.7.48:7500"),
+        (["10.77.0.1:7600", "10.77.0.2:7600"], "--meeting narrow"),
+    ] {
+        let Some(world) = World::new(3, 5_000_000) else { return };
+        if !drop_longer(&world.lan, 0, 1280) || !drop_longer(&world.lan, 1, 1280) {
+            return;
+        }
+        for host in [1, 2] {
+            world.lan.ip(host, "link set e0 gso_max_segs 1").unwrap();
+        }
+        let metrics = "--metrics 127.0.0.1:9464";
+        let _top = world.on(0, &format!("relay --listen {} {metrics}", at[0]));
+        let below = format!("relay --listen {} --parent {} {metrics}", at[1], at[0]);
+        let _below = world.on(1, &below);
+        let receiver = world.recv(2, &format!("{meeting} --via {}", at[1]));
+        let send = format!("send tree --wait-for 1 --rate-max 8Mbit/s {meeting} --via {}", at[0]);
+        let sender = world.on(0, &send);
+        receiver.until_has(2_000_000);
+        let status = |host| world.on(host, "relay status 127.0.0.1:9464").document();
+        let (above, below) = (status(0), status(1));
+        let neighbours = above["neighbours"].as_array().unwrap();
+        let mtu = |is: &str| {
+            let found = neighbours.iter().find(|neighbour| neighbour["is"] == is);
+            found.unwrap()["mtu_bytes"].as_u64().unwrap()
+        };
+        assert!(mtu("relay") < 1280 && mtu("host") > 1280, "{above}");
+        assert!(below["parent"]["mtu_bytes"].as_u64().unwrap() < 1280, "{below}");
+        sender.end_with(0);
+        assert_received(&world.site, receiver, "r2");
+        for host in 0..3 {
+            let mut command = world.lan.command(host, "cat");
+            command.args(["/proc/net/snmp", "/proc/net/snmp6"]);
+            let counters = Running::spawn(command).succeed();
+            let mut ip = counters.lines().filter(|line| line.starts_with("Ip: "));
+            let (names, values) = (ip.next().unwrap().split(' '), ip.next().unwrap().split(' '));
+            let v4 = names.zip(values).find(|(name, _)| *name == "FragCreates").unwrap().1;
+            let v6 = counters.lines().find(|line| line.starts_with("Ip6FragCreates")).unwrap();
+            let v6 = v6.split_whitespace().nth(1).unwrap();
+            assert_eq!((v4, v6), ("0", "0"), "host {host}: {counters}");
+        }
+    }
 }

@@ -2,17 +2,6 @@
 
 use super::*;
 
-fn with_change(at: &str, to: &str, change: impl FnOnce(&Lan, &Running)) {
-    let Some(world) = World::new(3, 5_000_000) else { return };
-    let receivers = world.two(at);
-    let sender = world.send(&format!("--wait-for 2 --rate-max 8Mbit/s {to}"));
-    receivers.iter().for_each(|receiver| receiver.until_has(1));
-    change(&world.lan, &sender);
-    let summary = sender.end_with(0).summary();
-    assert_eq!(summary["receivers"].as_array().unwrap().len(), 2, "{summary}");
-    world.assert_received(receivers);
-}
-
 fn replace(lan: &Lan, host: usize) {
     let own = 1 + host;
     lan.ip(host, &format!("addr del 10.77.0.{own}/16 dev e0")).unwrap();
@@ -21,51 +10,41 @@ fn replace(lan: &Lan, host: usize) {
 }
 
 #[test]
-fn receivers_follow_a_sender_to_its_new_address() {
-    let group = "--group 239.192.7.31:7500";
-    with_change(group, group, |lan, _| replace(lan, 0));
-}
-
-#[test]
-fn a_sender_with_a_key_takes_an_address_that_was_added_before_over_tram() {
-    let group = "--group 239.192.7.32:7500 --key group.key";
-    with_change(group, &format!("{group} --scheme tram --interface e0"), |lan, _| {
-        // The kernel removes all addresses of a subnet together.
-        lan.ip(0, "addr add 10.77.0.101/23 dev e0").unwrap();
-        lan.ip(0, "addr del 10.77.0.1/16 dev e0").unwrap();
-    });
-}
-
-#[test]
-fn receivers_over_tram_follow_a_sender_without_a_key() {
-    let group = "--group 239.192.7.33:7500";
-    with_change(group, &format!("{group} --scheme tram"), |lan, _| replace(lan, 0));
-}
-
-#[test]
-fn a_temporary_address_that_expires_is_replaced() {
-    let group = "--group [ff15::7:34]:7500";
-    with_change(group, &format!("{group} --interface fd77::1"), |lan, _| {
-        lan.ip(0, "addr add fd77::101/64 dev e0 nodad").unwrap();
-        lan.ip(0, "addr del fd77::1/64 dev e0").unwrap();
-    });
-}
-
-#[test]
-fn a_sender_follows_receivers_to_their_new_addresses() {
-    let group = "--group 239.192.7.35:7500";
-    with_change(group, group, |lan, _| replace(lan, 1));
-}
-
-#[test]
-fn a_list_follows_its_sender_and_its_receivers() {
-    let list = "--to 10.77.0.2:7500,10.77.0.3:7500";
-    with_change("--listen 0.0.0.0:7500", list, |lan, sender| {
-        // One host after the other: if both move at once, neither finds the other.
-        replace(lan, 2);
-        sender.until_complained("is at 10.77.0.103:7500 now");
-        replace(lan, 0);
-    });
+fn sessions_follow_their_hosts_to_new_addresses() {
+    type Change = fn(&Lan, &Running);
+    let (group, list) = ("--group 239.192.7.31:7500", "--to 10.77.0.2:7500,10.77.0.3:7500");
+    let (keyed, v6) = ("--group 239.192.7.32:7500 --key group.key", "--group [ff15::7:34]:7500");
+    let cases: [(&str, &str, &str, Change); 6] = [
+        (group, group, "", |lan, _| replace(lan, 0)),
+        (group, group, "", |lan, _| replace(lan, 1)),
+        (group, group, "--scheme tram", |lan, _| replace(lan, 0)),
+        (keyed, keyed, "--scheme tram --interface e0", |lan, _| {
+            // The kernel removes all addresses of a subnet together.
+            lan.ip(0, "addr add 10.77.0.101/23 dev e0").unwrap();
+            lan.ip(0, "addr del 10.77.0.1/16 dev e0").unwrap();
+        }),
+        (v6, v6, "--interface fd77::1", |lan, _| {
+            lan.ip(0, "addr add fd77::101/64 dev e0 nodad").unwrap();
+            lan.ip(0, "addr del fd77::1/64 dev e0").unwrap();
+        }),
+        ("--listen 0.0.0.0:7500", list, "", |lan, sender| {
+            // One host after the other: if both move at once, neither finds the other.
+            replace(lan, 2);
+            sender.until_complained("is at 10.77.0.103:7500 now");
+            replace(lan, 0);
+        }),
+    ];
+    for (case, (at, to, more, change)) in cases.into_iter().enumerate() {
+        let Some(world) = World::new(3, 5_000_000) else { return };
+        let receivers = world.two(at);
+        let sender = world.send(&format!("--wait-for 2 --rate-max 8Mbit/s {to} {more}"));
+        receivers.iter().for_each(|receiver| receiver.until_has(1));
+        change(&world.lan, &sender);
+        let summary = sender.end_with(0).summary();
+        let count = summary["receivers"].as_array().unwrap().len();
+        assert_eq!(count, 2, "case {case}, {to} {more}: {summary}");
+        world.assert_received(receivers);
+    }
 }
 
 #[test]

@@ -136,10 +136,8 @@ fn who_cannot_take_it_keeps_nobody_waiting() {
     world.assert_received([good]);
     let reason = sent.event("failed")["reason"].clone();
     let text = reason.as_str().unwrap();
-    assert!(
-        text.contains("is there already and differs") && text.contains("--overwrite"),
-        "{text}"
-    );
+    assert!(text.contains("is there already and differs"), "{text}");
+    assert!(text.contains("--overwrite"), "{text}");
     assert!(bad.end_with(1).event("failed")["reason"] == reason);
     assert_eq!(std::fs::read(&other).unwrap(), b"something else");
     let receivers = start("--overwrite");

@@ -124,11 +124,8 @@ fn each_fault_is_found_at_both_ends_by_its_name() {
     for (case, passes, want) in cases {
         for (host, (exchange, ended)) in run(2, None, passes).into_iter().enumerate() {
             let found = wrong(&exchange, ended);
-            assert_eq!(
-                found,
-                want[host].iter().map(|w| w.to_string()).collect::<Vec<_>>(),
-                "{case}: {host}"
-            );
+            let want: Vec<_> = want[host].iter().map(ToString::to_string).collect();
+            assert_eq!(found, want, "{case}: {host}");
         }
     }
 }

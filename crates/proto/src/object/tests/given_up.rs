@@ -136,10 +136,7 @@ fn a_forged_word_is_taken_back_by_the_packets_that_follow() {
         if breaks {
             // An old message does not count if the source ends for another reason.
             world.run_until(s(6));
-            assert!(
-                world.receivers.iter().all(|host| host.app.is_empty()),
-                "it was not over before"
-            );
+            assert!(world.receivers.iter().all(|host| host.app.is_empty()), "it is under way");
             *content.lock().unwrap() = Content::Unreadable;
             world.run_until(s(60));
             assert!(world.receivers.iter().all(|host| host.said(&FlowEvent::Gone)));

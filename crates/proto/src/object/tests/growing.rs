@@ -177,10 +177,8 @@ fn a_pipe_that_breaks_completes_nobody() {
     flow.pipe.lock().unwrap().broken = true;
     world.run_until(s(30));
     for host in &world.receivers {
-        assert_eq!(
-            host.app.iter().map(|(_, event)| event).collect::<Vec<_>>(),
-            [&FlowEvent::Gone.into()]
-        );
+        let events: Vec<_> = host.app.iter().map(|(_, event)| event).collect();
+        assert_eq!(events, [&FlowEvent::Gone.into()]);
     }
     assert_eq!(world.source.machine.status().reason.as_deref(), Some("the pipe broke"));
 }

@@ -256,19 +256,9 @@ fn absurd_requests_of_a_member_are_refused() {
 }
 
 fn member_message(claim: Claim, id: u64, node: NodeId) -> Vec<u8> {
-    let message = MemberMessage {
-        claim,
-        ask: true,
-        loss: 1,
-        number: id as u32,
-        id,
-        reporter: node,
-        bytes: u64::MAX,
-        name: Default::default(),
-        reason: Default::default(),
-        identity: None,
-    };
-    as_packet(&message)
+    let said = message(id, claim);
+    let (number, bytes, name) = (id as u32, u64::MAX, "".into());
+    as_packet(&MemberMessage { loss: 1, number, reporter: node, bytes, name, ..said })
 }
 
 fn as_packet(message: &MemberMessage) -> Vec<u8> {

@@ -93,21 +93,16 @@ impl Tree {
 
     fn add(&mut self, disk: Disk, settings: Settings<'_>) -> usize {
         let name = alloc::format!("r{}", self.receivers.len());
-        self.add_named(name, disk, settings)
+        self.add_named(&name, disk, settings)
     }
 
-    fn add_named(
-        &mut self,
-        name: alloc::string::String,
-        disk: Disk,
-        settings: Settings<'_>,
-    ) -> usize {
+    fn add_named(&mut self, name: &str, disk: Disk, settings: Settings<'_>) -> usize {
         let which = self.receivers.len();
         let node = NodeId(FIRST_RECEIVER + which as u32);
         let (disk, options) = (Arc::new(Mutex::new(disk)), options(settings));
         let store = Box::new(DiskStore(disk.clone()));
         let setup = ObjectReceiverSetup::new(node, GROUP, TSI, store, &options);
-        let id = u64::from(node.0);
+        let (id, name) = (u64::from(node.0), name.to_string());
         let setup = ObjectReceiverSetup { start: self.now, id, name, ..setup };
         let machine = TramObjectReceiver::new(setup, SOURCE, catalog::tree_negotiation(None));
         self.receivers.push(Host::new(node, machine, 1));
@@ -170,6 +165,15 @@ impl Tree {
             host.drain(now)
         };
         self.launch(to, sent);
+    }
+
+    fn inject_other_content(&mut self, data: &mut [u8]) {
+        data[crate::tram::DATA_HEADER..].fill(0xee);
+        data[6..8].fill(0);
+        let sum = crate::pgm::wire::checksum(data);
+        data[6..8].copy_from_slice(&sum.to_be_bytes());
+        let (to, group) = (NodeId(FIRST_RECEIVER), Destination::Group(GroupId::SESSION));
+        self.inject(SOURCE, to, group, (data, 0));
     }
 
     fn run_until(&mut self, end: Time) {
@@ -244,6 +248,11 @@ impl Tree {
         }
     }
 
+    fn over_by(&mut self, end: Time) {
+        self.run_until(end);
+        self.assert_over();
+    }
+
     fn assert_over(&self) {
         self.assert_complete(0..self.receivers.len());
         assert!(self.source.completed(), "{:?}", self.source.machine.status());
@@ -271,8 +280,7 @@ fn a_lossy_group_gets_everything_and_the_source_ends() {
         let mut tree = Tree::new(CONTENT, 6, &[("members_max", "2")]);
         tree.loses = losing_all(share);
         tree.add_all(6, &[("head", "eager")]);
-        tree.run_until(s(120));
-        tree.assert_over();
+        tree.over_by(s(120));
         let status = tree.source.machine.status();
         let manifests = status.packets.symbols - status.packets.repairs - symbols(CONTENT) - 21;
         assert!(manifests <= 2 * MANIFESTS, "{manifests} symbols of it");
@@ -286,8 +294,7 @@ fn what_all_have_is_not_sent() {
         let disk = tree.disk_with(Some(0..CONTENT as u64));
         tree.add(disk, &[]);
     }
-    tree.run_until(s(30));
-    tree.assert_over();
+    tree.over_by(s(30));
     let status = tree.source.machine.status();
     let sent = status.packets.symbols - status.packets.repairs;
     assert_eq!(sent, MANIFESTS + 21, "manifest and digests, and nothing else");
@@ -303,8 +310,7 @@ fn what_somebody_lacks_is_sent_and_nothing_more() {
         let disk = tree.disk_with(found);
         tree.add(disk, &[]);
     }
-    tree.run_until(s(30));
-    tree.assert_over();
+    tree.over_by(s(30));
     let status = tree.source.machine.status();
     let sent = symbols(50_000) + symbols(CONTENT - half as usize);
     assert_eq!(status.packets.symbols - status.packets.repairs, MANIFESTS + 21 + sent);
@@ -320,8 +326,7 @@ fn who_comes_late_and_has_it_is_sent_next_to_nothing() {
     assert!(most > symbols(CONTENT) / 3 && most < symbols(CONTENT), "{most}");
     let disk = tree.disk_with(Some(0..CONTENT as u64));
     tree.add(disk, &[]);
-    tree.run_until(s(60));
-    tree.assert_over();
+    tree.over_by(s(60));
     let status = tree.source.machine.status();
     let manifests = MANIFESTS + symbols(250);
     assert_eq!(status.packets.symbols - status.packets.repairs, manifests + symbols(CONTENT) + 21);
@@ -359,8 +364,7 @@ fn packets_that_nobody_repairs_any_more_are_asked_for_as_symbols() {
         let is_data = bytes.get(3) == Some(&2);
         to == NodeId(FIRST_RECEIVER) && is_data && (500..520).contains(&number(bytes))
     });
-    tree.run_until(s(60));
-    tree.assert_over();
+    tree.over_by(s(60));
 }
 
 #[test]
@@ -433,8 +437,7 @@ fn what_a_disk_has_damaged_is_asked_for_again() {
     tree.add(Disk::default(), &[]);
     let damaged = alloc::vec![5000..5200, 150_000..150_001];
     let bad = tree.add(Disk { damaged, ..Disk::default() }, &[]);
-    tree.run_until(s(60));
-    tree.assert_over();
+    tree.over_by(s(60));
     let status = tree.source.machine.status();
     let (first, again) = (MANIFESTS + symbols(CONTENT) + 21, 3);
     assert_eq!(status.packets.symbols - status.packets.repairs, first + again);
@@ -492,8 +495,7 @@ fn the_source_knows_who_hangs_under_whom_and_what_each_repaired() {
     tree.loses =
         Box::new(|from, _, bytes, rng| from == SOURCE && bytes.len() > 100 && rng.chance(0.05));
     tree.add_all(4, &[("head", "eager")]);
-    tree.run_until(s(120));
-    tree.assert_over();
+    tree.over_by(s(120));
     let status = tree.source.machine.status();
     let root = status.place.unwrap().number;
     let numbers: BTreeMap<u64, &MemberStatus> =
@@ -536,12 +538,7 @@ fn packets_of_no_object_that_are_forged_in_a_pause_end_nobody() {
     let mut forged = sound.clone();
     for i in 0..100u64 {
         forged[24..32].copy_from_slice(&(number(&sound) + 1 + i).to_be_bytes());
-        forged[crate::tram::DATA_HEADER..].fill(0xee);
-        forged[6..8].fill(0);
-        let sum = crate::pgm::wire::checksum(&forged);
-        forged[6..8].copy_from_slice(&sum.to_be_bytes());
-        let node = NodeId(FIRST_RECEIVER);
-        tree.inject(SOURCE, node, Destination::Group(GroupId::SESSION), (&forged, 0));
+        tree.inject_other_content(&mut forged);
         tree.run_for(ms(if i < 20 { 10 } else { 450 }));
         let status = tree.receivers[0].machine.status();
         assert_eq!(status.stage, Stage::Sending, "{i}: {status:?}");
@@ -570,12 +567,7 @@ fn what_is_no_object_ends_a_receiver_that_hears_nothing_else() {
     for _ in 0..100 {
         tree.run_for(ms(50));
         for mut bytes in core::mem::take(&mut *seen.lock().unwrap()) {
-            bytes[crate::tram::DATA_HEADER..].fill(0xee);
-            bytes[6..8].fill(0);
-            let sum = crate::pgm::wire::checksum(&bytes);
-            bytes[6..8].copy_from_slice(&sum.to_be_bytes());
-            let node = NodeId(FIRST_RECEIVER);
-            tree.inject(SOURCE, node, Destination::Group(GroupId::SESSION), (&bytes, 0));
+            tree.inject_other_content(&mut bytes);
         }
     }
     let status = tree.receivers[0].machine.status();
@@ -616,11 +608,8 @@ fn what_has_changed_is_given_up_over_a_tree_too() {
         for (i, host) in tree.receivers.iter().enumerate() {
             let status = host.machine.status();
             assert!(host.said(&FlowEvent::Gone), "{what:?} {i}: {status:?}");
-            assert_eq!(
-                (status.stage, status.failure.given_up),
-                (Stage::Failed, want),
-                "{what:?} {i}"
-            );
+            let end = (status.stage, status.failure.given_up);
+            assert_eq!(end, (Stage::Failed, want), "{what:?} {i}");
         }
         assert_eq!(tree.source.machine.next_timeout(), None, "{what:?}");
     }

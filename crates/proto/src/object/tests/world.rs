@@ -12,6 +12,7 @@ use faircast_base::{Bitrate, Duration, NodeId, Rng, Time};
 
 use crate::catalog::{self, SchemeEntry};
 use crate::object::ObjectSourceInput;
+use crate::object::wire::{Claim, MemberMessage};
 use crate::object::{
     Fec, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, SlowPolicy, Supply,
 };
@@ -89,6 +90,22 @@ impl Choices {
     pub(crate) fn with(mut self, settings: &[(&str, &str)]) -> Self {
         self.options = crate::world::options(settings, &catalog::over_pgm(self.scheme).options());
         self
+    }
+}
+
+/// Message of a member that reports as the node with its number and 100.
+pub(crate) fn message(id: u64, claim: Claim) -> MemberMessage {
+    MemberMessage {
+        claim,
+        ask: true,
+        loss: 0,
+        number: 1,
+        id,
+        reporter: NodeId(id as u32 + 100),
+        bytes: 0,
+        name: "n".into(),
+        reason: "".into(),
+        identity: None,
     }
 }
 
@@ -227,7 +244,6 @@ pub(crate) fn receiver(
     scheme.object_receiver(ObjectReceiverSetup { start, id, name, limit, ..setup })
 }
 
-/// Returns a network that loses the packets for which `is_lost` is true.
 pub(crate) fn losing_if(
     mut is_lost: impl FnMut(&Hop<'_>, &mut Rng) -> bool,
 ) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate {

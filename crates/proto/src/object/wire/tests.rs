@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::object::PathLimit;
+use crate::object::tests::world::message;
 use crate::tests::formats::Snapshot;
 use alloc::string::ToString;
 use proptest::prelude::*;
@@ -233,19 +234,8 @@ fn of_a_long_reason_the_end_is_told() {
 #[test]
 fn names_cannot_play_with_terminals() {
     let mut bytes = Vec::new();
-    let message = MemberMessage {
-        claim: Claim::Failed,
-        ask: true,
-        loss: 0,
-        number: 1,
-        id: 2,
-        reporter: NodeId(3),
-        bytes: 4,
-        name: "a\u{1b}[2J\u{202e}b".to_string(),
-        reason: "é".repeat(100),
-        identity: None,
-    };
-    message.encode(&mut bytes);
+    let (name, reason) = ("a\u{1b}[2J\u{202e}b".to_string(), "é".repeat(100));
+    MemberMessage { name, reason, ..message(2, Claim::Failed) }.encode(&mut bytes);
     let got = MemberMessage::decode(&bytes).unwrap();
     assert_eq!(got.name, "a?[2J?b");
     assert_eq!(got.reason, "é".repeat(60), "cut between characters");

@@ -18,7 +18,6 @@ const HEADS_SHOWN_MAX: usize = 60;
 const TREE_ROWS_MAX: usize = 500;
 /// Spans of time in which members of a head are counted.
 const SPANS: usize = 150;
-/// Colours of the page's palette.
 const COLOURS: usize = 8;
 
 pub(super) fn tree(summary: &Summary, series: &Series, ended: Time) -> Option<Markup> {

@@ -1,28 +1,14 @@
 //! Tests of the source's members: joins, names, silence, and floods of forged joins.
 
 use alloc::collections::BTreeSet;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 
 use super::progress::SPARE_MAX;
 use super::*;
 use crate::object::PathLimit;
+use crate::object::tests::world::message;
 use crate::object::wire::LEAD_MAX;
 use crate::world::s as at;
-
-fn message(id: u64, claim: Claim) -> MemberMessage {
-    MemberMessage {
-        claim,
-        ask: true,
-        loss: 0,
-        number: 1,
-        id,
-        reporter: NodeId(id as u32 + 100),
-        bytes: 0,
-        name: "n".to_string(),
-        reason: String::new(),
-        identity: None,
-    }
-}
 
 /// Hands over a message from the node whose number is the member's id.
 fn say(members: &mut Members, now_s: u64, message: MemberMessage) {
@@ -227,16 +213,12 @@ fn a_flood_of_joins_is_refused_when_the_table_is_full() {
         say(&mut members, 0, message(id, Claim::Joined));
     }
     let late = message(1 << 40, Claim::Joined);
-    assert_eq!(
-        members.take_message(at(0), NodeId(1 << 20), false, late.clone()),
-        Err(BadInput::TableFull)
-    );
+    let refused = members.take_message(at(0), NodeId(1 << 20), false, late.clone());
+    assert_eq!(refused, Err(BadInput::TableFull));
     assert_eq!((members.all.len(), members.answers.len()), (MEMBERS_MAX, ANSWERS_MAX));
     say(&mut members, 1, message(5, Claim::Leaving));
-    assert!(
-        members.take_message(at(1), NodeId(1 << 20), false, late).is_ok(),
-        "in the place of one who left"
-    );
+    let taken = members.take_message(at(1), NodeId(1 << 20), false, late);
+    assert!(taken.is_ok(), "in the place of one who left");
     assert_eq!(members.all.len(), MEMBERS_MAX);
     assert_eq!(members.counts.iter().sum::<usize>(), MEMBERS_MAX);
 }

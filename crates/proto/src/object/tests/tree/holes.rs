@@ -2,14 +2,18 @@
 
 use super::*;
 
+fn begun(stall_s: u64) -> Tree {
+    let object = Object::new(1_500_000);
+    let (supply, options) = (Box::new(object.clone()), options(&[]));
+    let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, 1300, &options);
+    let stall_max = Some(Duration::from_secs(stall_s));
+    Tree::begun(object, ObjectSourceSetup { wait_for: 2, stall_max, ..setup })
+}
+
 #[test]
 fn who_is_behind_a_hole_fails_for_it_and_the_other_gets_everything() {
     for (holed, stall_s) in [(0, 3), (0, 4), (0, 5), (1, 3), (1, 4), (1, 5)] {
-        let object = Object::new(1_500_000);
-        let (supply, options) = (Box::new(object.clone()), options(&[]));
-        let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, 1300, &options);
-        let stall_max = Some(Duration::from_secs(stall_s));
-        let mut tree = Tree::begun(object, ObjectSourceSetup { wait_for: 2, stall_max, ..setup });
+        let mut tree = begun(stall_s);
         let to_holed = NodeId(FIRST_RECEIVER + holed);
         tree.loses = Box::new(move |_, to, bytes, _| to == to_holed && bytes.len() > 576);
         tree.add_all(2, &[("head", "eager")]);
@@ -24,11 +28,7 @@ fn who_is_behind_a_hole_fails_for_it_and_the_other_gets_everything() {
 
 #[test]
 fn who_was_given_up_ends_soon_after_its_source_has() {
-    let object = Object::new(1_500_000);
-    let (supply, options) = (Box::new(object.clone()), options(&[]));
-    let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, 1300, &options);
-    let stall_max = Some(Duration::from_secs(5));
-    let mut tree = Tree::begun(object, ObjectSourceSetup { wait_for: 2, stall_max, ..setup });
+    let mut tree = begun(5);
     let (holed, gone) = (NodeId(FIRST_RECEIVER + 1), Arc::new(Mutex::new(false)));
     let silent = gone.clone();
     tree.loses = Box::new(move |_, to, bytes, _| {

@@ -88,7 +88,7 @@ fn the_earlier_self_of_a_receiver_at_another_address_holds_the_session_up_for_le
         let found = tree.receivers[which].machine.status().bytes_done;
         tree.paused = Some(which);
         let disk = tree.disk_with(Some(0..found));
-        let late = tree.add_named(name.into(), disk, &[]);
+        let late = tree.add_named(name, disk, &[]);
         let during = pace(&mut tree, 12);
         let done = tree.receivers[late].machine.status().bytes_done;
         assert!(done > found + 100_000, "{which}, {name}: {done} bytes");
