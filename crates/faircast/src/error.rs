@@ -13,6 +13,7 @@ use faircast_seal::NoRandomness;
 /// Error of an end; each names the culprit, the value and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the text of an error describes the variant")]
 pub enum Error {
     /// Sockets cannot be opened, or the network cannot be used.
     #[error(transparent)]
@@ -29,7 +30,6 @@ pub enum Error {
     /// A program of a session would be refused.
     #[error("{0}")]
     Program(String),
-    /// This build cannot run programs of sessions.
     #[error(
         "this faircast was built without programs of sessions: build it with --features programs"
     )]
@@ -40,46 +40,25 @@ pub enum Error {
     /// The two ends speak different schemes.
     #[error("{0}")]
     OtherScheme(SchemeMismatch),
-    /// A message does not fit into one packet.
     #[error(
         "a message of {bytes} bytes; at most {max} fit into a packet: cut it, or raise the MTU"
     )]
-    MessageTooLong {
-        /// Bytes of the message.
-        bytes: usize,
-        /// Bytes that fit.
-        max: usize,
-    },
-    /// A thread cannot be started.
+    MessageTooLong { bytes: usize, max: usize },
     #[error("no thread can be started: {0}")]
     Thread(io::Error),
-    /// The trace cannot be written.
     #[error("{path}: the trace cannot be written: {error}", path = path.display())]
-    Trace {
-        /// Path of the trace.
-        path: PathBuf,
-        /// Error of the system.
-        error: io::Error,
-    },
+    Trace { path: PathBuf, error: io::Error },
     /// Packets were lost for good: they left the sender's window before their repair.
     #[error("{packets} packets were lost for good; what follows comes after a gap")]
-    Lost {
-        /// Number of packets.
-        packets: u32,
-    },
+    Lost { packets: u32 },
     /// Packets exceed the path MTU, so that no data arrives. Reported once; the stream goes on.
     #[error("{0}")]
     BlackHole(BlackHole),
     /// The application reads too slowly, and the protocol cannot slow down the sender.
     #[error("{bytes} bytes wait to be read, which is too much; read faster, or send more slowly")]
-    Overrun {
-        /// Bytes that wait to be read.
-        bytes: u64,
-    },
-    /// The other side fell silent or left without an end.
+    Overrun { bytes: u64 },
     #[error("the sender is gone: nothing was heard from it for too long")]
     Gone,
-    /// This end was closed.
     #[error("this end was closed")]
     Closed,
 }

@@ -86,18 +86,16 @@ impl Member {
 
 /// Status of a sender.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct SendStatus {
     /// Status of the object; only [`members`](Self::members) has its receivers.
     pub object: ObjectStatus,
-    /// Time since the start.
     pub elapsed: Duration,
     /// Start of content, since the start of the sender.
     pub begun: Option<Duration>,
-    /// Known receivers.
     pub members: Vec<Member>,
     /// Requested names that have not been heard yet.
     pub missing: Vec<String>,
-    /// Counters of the sockets.
     pub traffic: Counters,
     /// Counts of packets refused for lack of the right key.
     pub refusals: Refusals,
@@ -107,7 +105,6 @@ pub struct SendStatus {
     pub clones: Vec<(u64, u64)>,
     /// Relay above; `None` without relays.
     pub relay: Option<RelayAbove>,
-    /// True if the sender has ended.
     pub ended: bool,
 }
 
@@ -132,12 +129,11 @@ impl SendStatus {
 
 /// Incoming object.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Incoming {
     /// Number of the session, in order of arrival at this receiver.
     pub number: u64,
-    /// Address of the sender.
     pub source: Option<SocketAddr>,
-    /// Scheme of the session.
     pub scheme: String,
     /// Name of the object; `None` before its list of files is complete.
     pub name: Option<String>,
@@ -147,16 +143,14 @@ pub struct Incoming {
     pub heard: Option<Duration>,
     /// Place of this end in the tree of repair heads, if there is one.
     pub seat: Option<Seat>,
-    /// Status of the object.
     pub object: ObjectStatus,
 }
 
 /// File of a received object.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct ReceivedFile {
-    /// Path of the file.
     pub path: PathBuf,
-    /// Length in bytes.
     pub bytes: u64,
     /// BLAKE3, as `b3sum` prints it; `None` beyond the first 64 GiB of holes in the object.
     pub blake3: Option<[u8; 32]>,
@@ -220,10 +214,9 @@ pub enum StaysFor {
 
 /// State of a receiver.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct ReceiveStatus {
-    /// Time since the start.
     pub elapsed: Duration,
-    /// Incoming objects.
     pub incoming: Vec<Incoming>,
     /// Number of objects received whole.
     pub complete: u64,
@@ -233,7 +226,6 @@ pub struct ReceiveStatus {
     pub heard: Option<Duration>,
     /// Start of the first accepted object, since the start of the receiver.
     pub begun: Option<Duration>,
-    /// Counters of the sockets.
     pub traffic: Counters,
     /// Counts of packets refused for lack of the right key.
     pub refusals: Refusals,
@@ -241,7 +233,6 @@ pub struct ReceiveStatus {
     pub mismatch: Option<KeyMismatch>,
     /// Relay above; `None` without relays.
     pub relay: Option<RelayAbove>,
-    /// True if the receiver has ended.
     pub ended: bool,
 }
 

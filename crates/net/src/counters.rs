@@ -4,14 +4,12 @@ use faircast_base::Duration;
 
 /// Counters of a driver since its start, for metrics; never reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Counters {
-    /// Received datagrams.
     pub received: Received,
-    /// Sent datagrams.
     pub sent: Sent,
     /// Datagrams rejected before any machine.
     pub refused: Refused,
-    /// Timers and their lateness.
     pub timers: Timers,
     /// Time asleep without anything to do.
     pub asleep: Duration,

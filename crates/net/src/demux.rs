@@ -58,16 +58,13 @@ pub trait Demux {
 
 /// Metadata of a received datagram.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Arrival<'a> {
-    /// Arrival time.
     pub now: Time,
-    /// Sender's address.
     pub from: SocketAddr,
     /// True if the bytes were authenticated: sent, once, by one of the session's ends.
     pub authenticated: bool,
-    /// Receiving sockets.
     pub sockets: &'a Sockets,
-    /// Address book.
     pub book: &'a mut AddressBook,
     /// Counters for a rejected datagram.
     pub refused: &'a mut Refused,

@@ -198,7 +198,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         live.sessions.arm();
         let is_done = live.sessions.pending.is_empty() && live.sessions.timeouts.first().is_none();
         let is_idle = live.outbox.is_empty() && is_done;
-        let ends_when_idle = live.settings.ends_when_idle && live.sessions.len() > 0;
+        let ends_when_idle = live.settings.ends_when_idle && live.sessions.by_id.len() > 0;
         if is_idle && (ends_when_idle || live.closed_at.is_some()) {
             return Some(Ended::Idle);
         }
@@ -211,7 +211,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let real = self.live.clock.real();
         let skipped = self.live.clock.take_skipped();
         self.live.sessions.lateness += skipped;
-        for _ in 0..BURST_MAX * self.live.sessions.len() {
+        for _ in 0..BURST_MAX * self.live.sessions.by_id.len() {
             self.live.sessions.arm();
             let Some((at, id)) = self.live.sessions.timeouts.first() else { break };
             if at > real + grain || !self.live.may_send() {

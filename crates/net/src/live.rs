@@ -102,7 +102,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
 
     /// Returns all sessions, oldest first.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
-        self.sessions.ids()
+        self.sessions.by_id.keys().copied()
     }
 
     /// Calls `f` for each session, oldest first.
@@ -118,7 +118,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
 
     /// Returns the machine of a session.
     pub fn machine(&self, id: SessionId) -> Option<&M> {
-        self.sessions.machine(id)
+        self.sessions.by_id.get(&id).map(|session| &session.machine)
     }
 
     /// Numbers sessions from `first` on (default 0): machines draw random numbers by these numbers.
@@ -191,13 +191,13 @@ impl<M: Machine, D: Demux> Live<M, D> {
     /// True if there is room for a session. Drops an ended one, or the first that may be dropped.
     pub(crate) fn has_room(&mut self, now: Time) -> bool {
         let max = self.settings.sessions_max;
-        if self.sessions.len() >= max {
+        if self.sessions.by_id.len() >= max {
             let ended = self.sessions.ended();
             let idle = self.sessions().find(|id| self.demux.may_go(now, *id));
             let dropped = if ended.is_empty() { idle.into_iter().collect() } else { ended };
             dropped.into_iter().for_each(|id| self.forget(id));
         }
-        self.sessions.len() < max
+        self.sessions.by_id.len() < max
     }
 
     /// Sends to `new` instead of the listed receiver `old`. True if `old` was listed.

@@ -38,16 +38,13 @@ impl Default for PgmSettings {
 
 /// Unknown session of PGM or TRAM, of which a packet arrived.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct NewSession<'a> {
-    /// Arrival time.
     pub now: Time,
-    /// Session.
     pub tsi: Tsi,
     /// PGM data-destination port in its packets.
     pub data_port: u16,
-    /// Sender's UDP address.
     pub from: SocketAddr,
-    /// Sender's node.
     pub source: NodeId,
     /// Packet type: data or SPM; for TRAM always data.
     pub kind: PacketType,

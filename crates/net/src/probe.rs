@@ -12,14 +12,13 @@ use crate::{Buffers, Interface, Listen, Multicast, NetError, SocketSettings, Soc
 
 /// Interface by which a group is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct InterfaceState {
-    /// Name.
     pub name: String,
     /// Address of the group's family, if any.
     pub address: Option<IpAddr>,
     /// True if the interface is up and has a carrier.
     pub is_up: bool,
-    /// True if the interface supports multicast.
     pub is_multicast: bool,
 }
 

@@ -8,7 +8,7 @@ use faircast_hop::{
     CongestionControl, Endpoint, NodeEvent, NodeLimits, NodeStatus, RelayKey, RelayNode,
 };
 use faircast_proto::relay::Relay;
-use faircast_trace::{Sink, Subject};
+use faircast_trace::Subject;
 
 use crate::book;
 use crate::demux::{Arrival, Demux, Found};
@@ -21,20 +21,17 @@ use crate::{
 
 /// Settings of a relay.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct RelaySettings {
     /// Display name of the relay: at most 64 bytes, without control characters.
     pub name: String,
-    /// Listening address.
     pub listen: SocketAddr,
     /// Relays above, each `HOST:PORT`; the first that answers is used. Empty for the top relay.
     pub parents: Vec<String>,
     /// Multicast group of the relay to its hosts, sent once on each interface.
     pub multicast: Option<Multicast>,
-    /// Key of hosts and relays.
     pub key: RelayKey,
-    /// Limits.
     pub limits: NodeLimits,
-    /// Socket settings.
     pub sockets: SocketSettings,
 }
 
@@ -81,14 +78,13 @@ pub struct RelayDriver {
 
 /// State of a relay, with the addresses of its neighbours.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct RelayReport {
-    /// State of the relay.
     pub node: NodeStatus,
     /// Relay above; `None` for the top relay.
     pub above: Option<RelayAbove>,
     /// Addresses of neighbours, by their nodes in [`node`](Self::node).
     pub addresses: BTreeMap<NodeId, SocketAddr>,
-    /// Counters of the sockets.
     pub counters: Counters,
 }
 
@@ -195,11 +191,6 @@ impl RelayDriver {
     /// Returns the state of the relay.
     pub fn report(&mut self) -> Option<RelayReport> {
         self.work.report(self.driver.live())
-    }
-
-    /// Records a trace of the relay.
-    pub fn set_trace(&mut self, sink: Box<dyn Sink>) {
-        self.driver.set_trace(sink);
     }
 
     /// Returns a handle by which other threads end the relay.

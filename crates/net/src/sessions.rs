@@ -11,7 +11,7 @@ use crate::SessionId;
 /// Machines of a driver, by session. Every call of a machine that may change its timeout goes
 /// through [`call`](Self::call).
 pub(crate) struct Sessions<M> {
-    by_id: BTreeMap<SessionId, Session<M>>,
+    pub(crate) by_id: BTreeMap<SessionId, Session<M>>,
     pub(crate) next_id: u32,
     /// Sessions whose timeout may have changed since [`arm`](Self::arm), each once.
     pub(crate) pending: Vec<SessionId>,
@@ -22,8 +22,8 @@ pub(crate) struct Sessions<M> {
     pub(crate) sink: Option<Box<dyn Sink>>,
 }
 
-struct Session<M> {
-    machine: M,
+pub(crate) struct Session<M> {
+    pub(crate) machine: M,
     rng: Rng,
     subject: Subject,
     /// True if the machine may have packets to send: from a call until a transmission yields none.
@@ -61,18 +61,6 @@ impl<M: Machine> Sessions<M> {
     pub(crate) fn remove(&mut self, id: SessionId) {
         self.by_id.remove(&id);
         self.timeouts.set(id, None);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    pub(crate) fn ids(&self) -> impl Iterator<Item = SessionId> + use<'_, M> {
-        self.by_id.keys().copied()
-    }
-
-    pub(crate) fn machine(&self, id: SessionId) -> Option<&M> {
-        self.by_id.get(&id).map(|session| &session.machine)
     }
 
     pub(crate) fn ended(&self) -> Vec<SessionId> {

@@ -13,27 +13,25 @@ use crate::names::Names;
 
 /// Connection of a host to its group through relays.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct ViaSettings {
-    /// Node of the host.
     pub node: NodeId,
     /// Display name of the host at the relay: at most 64 bytes, without control characters.
     pub name: String,
     /// Relays, each `HOST:PORT`; the first that answers is used.
     pub relays: Vec<String>,
-    /// Number of the group.
     pub group: u64,
     /// Receivers at this host: 0 for a source.
     pub receivers: u32,
-    /// Key of the relays.
     pub key: RelayKey,
 }
 
 /// Relay above a host or a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct RelayAbove {
     /// Address of the relay, or the first name that is tried.
     pub at: String,
-    /// State of the connection to the relay.
     pub state: UplinkState,
     /// True if the relay, or a relay above it, rejects the host's group.
     pub refused: bool,
@@ -41,7 +39,6 @@ pub struct RelayAbove {
     pub multicast: bool,
     /// Error of the first name that was not found.
     pub name_error: Option<String>,
-    /// Statistics of the connection.
     pub connection: Option<ConnectionStats>,
     /// Link at relays that limits the session's rate; `None` if none does.
     pub slow: Option<SlowLink>,

@@ -12,28 +12,23 @@ pub(super) struct Check {
 /// State of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "variants without a text are what their names and types say")]
 pub enum State {
-    /// The check passed.
     Ok,
-    /// The check failed.
     Wrong,
-    /// The check was not tested.
     Untested,
 }
 
 /// Finding of one check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Finding {
-    /// Name of the check.
     pub check: &'static str,
     /// Other host, if the check concerns one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// State of the check.
     pub state: State,
-    /// Observation, as text.
     pub found: String,
-    /// Advice, if the state is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<&'static str>,
 }

@@ -35,6 +35,7 @@ const DATAGRAMS_MAX: usize = 256;
 
 /// Settings of a check.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "fields without a text are what their names and types say")]
 pub struct Settings {
     /// Group to test; `None` checks the host alone.
     pub group: Option<SocketAddr>,
@@ -42,7 +43,6 @@ pub struct Settings {
     pub via: Vec<String>,
     /// Receivers to test by unicast.
     pub to: Vec<SocketAddr>,
-    /// Interface to use.
     pub interface: Interface,
     /// Longest wait for another host that checks the same group; zero skips the tests with others.
     pub wait: Duration,
@@ -50,9 +50,7 @@ pub struct Settings {
     pub long: Option<Duration>,
     /// Rate of the burst, which takes 1 s.
     pub rate: Bitrate,
-    /// Most hops of packets.
     pub hops: u8,
-    /// Key of the group.
     pub key: Option<GroupKey>,
 }
 

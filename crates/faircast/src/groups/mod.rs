@@ -46,30 +46,22 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Error of a group client.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the text of an error describes the variant")]
 pub enum GroupError {
     /// The address of the daemon, the name of the client, or a request is not allowed.
     #[error("{0}")]
     Usage(String),
-    /// No daemon answers at the address.
     #[error("{address}: {error}; expected the address of a daemon, `faircast node` starts one")]
-    Connect {
-        /// Address of the daemon.
-        address: String,
-        /// Error of the system.
-        error: std::io::Error,
-    },
+    Connect { address: String, error: std::io::Error },
     /// The daemon refuses the client.
     #[error("{text}")]
     Refused {
         /// Number of the reason in docs/wire/overlay-clients.md.
         code: u8,
-        /// Reason, as text.
         text: String,
     },
-    /// The request would have to wait.
     #[error("the request would have to wait: {0}")]
     WouldBlock(WaitReason),
-    /// The client was closed.
     #[error("the client is closed")]
     Closed,
 }
