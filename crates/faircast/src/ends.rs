@@ -1,4 +1,5 @@
-//! Ends of transfers and streams: over PGM with a scheme, over TRAM, and either through relays.
+//! Ends of objects over PGM with a scheme or over TRAM, and the types of ends of streams. Ends behind
+//! a relay run under credits.
 
 use faircast_base::{NodeId, Time};
 use faircast_net::{Live, random};
@@ -19,6 +20,7 @@ pub(crate) type Receiving = Box<dyn ObjectTaker>;
 pub(crate) type StreamSending = Box<dyn Machine<Event = StreamEvent>>;
 pub(crate) type StreamReceiving = Box<dyn StreamTaker>;
 
+/// Boxes an end, under credits if there are hops. A macro, because both boxes differ in type.
 macro_rules! over {
     ($hops:ident.$side:ident($inner:expr)) => {
         match $hops {
@@ -29,12 +31,14 @@ macro_rules! over {
 }
 pub(crate) use over;
 
-/// Returns the id of a new PGM session: 48 random bits, and a port that data never uses.
+/// Returns the id of a new PGM session: random, with a port from the upper half.
 pub(crate) fn new_tsi() -> Tsi {
     let [a, b, c, d, e, f, high, low] = random().to_be_bytes();
     Tsi { gsi: Gsi([a, b, c, d, e, f]), port: 0x8000 | u16::from_be_bytes([high, low]) }
 }
 
+/// Transport of a live session with its scheme. TRAM also has a control of its own, so its stack
+/// names the scheme.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Carrier {
     Pgm(&'static SchemeEntry),
@@ -63,6 +67,7 @@ impl Carrier {
         }
     }
 
+    /// Returns a receiver; over TRAM one that accepts only this stack if it `insists`.
     pub(crate) fn receiver(
         self,
         setup: ObjectReceiverSetup<'_>,
@@ -73,13 +78,14 @@ impl Carrier {
         match self {
             Self::Pgm(entry) => over!(hops.receiver(entry.object_receiver(setup))),
             Self::Tram(tree) => {
-                let negotiation = tree_negotiation(Some(tree).filter(|_| insists));
+                let negotiation = tree_negotiation(insists.then_some(tree));
                 over!(hops.receiver(TramObjectReceiver::new(setup, source, negotiation)))
             }
         }
     }
 }
 
+/// Arguments of the credits around an end behind a relay.
 pub(crate) struct Hops<'a> {
     session: u64,
     node: NodeId,
@@ -102,15 +108,16 @@ impl<'a> Hops<'a> {
     }
 }
 
+/// Receiver of a stream, as its worker uses it.
 pub(crate) trait StreamTaker:
     Machine<Event = StreamEvent> + Interactive<Input = StreamInput>
 {
     /// True if the receiver can make its sender wait.
-    fn holds(&self) -> bool {
+    fn can_pause_sender(&self) -> bool {
         false
     }
 
-    /// True if other receivers depend on this receiver, although it has everything.
+    /// True if the receiver must stay after the end: others may request repairs from it.
     fn serves(&self) -> bool {
         false
     }
@@ -119,7 +126,7 @@ pub(crate) trait StreamTaker:
 impl StreamTaker for PgmReceiver {}
 
 impl StreamTaker for TramStreamReceiver {
-    fn holds(&self) -> bool {
+    fn can_pause_sender(&self) -> bool {
         true
     }
 
@@ -129,7 +136,7 @@ impl StreamTaker for TramStreamReceiver {
 }
 
 impl<M: StreamTaker> StreamTaker for CreditReceiver<M> {
-    fn holds(&self) -> bool {
+    fn can_pause_sender(&self) -> bool {
         true
     }
 

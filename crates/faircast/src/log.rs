@@ -1,21 +1,22 @@
-//! Log of protocol machines: events by part and level, free while the log filter excludes them.
+//! Log of protocol machines: events by part and level, free if the log filter excludes them all when
+//! a session starts.
 
-use faircast_base::{Duration, Event, Time};
+use faircast_base::{BadInput, Duration, Event, Time};
 use faircast_trace::{Record, Sink, Subject};
 use tracing::{Level, debug, enabled, trace};
 
 /// Sink that logs events; single losses and refused packets are logged as counts per second.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
-    since: Time,
+    counted_since: Time,
     missing_packets: u64,
     requested_packets: u64,
     refused_packets: u64,
-    last_refusal: Option<String>,
+    last_refusal: Option<BadInput>,
 }
 
 impl EventLog {
-    pub(crate) fn wanted() -> Option<Self> {
+    pub(crate) fn if_enabled() -> Option<Self> {
         let wanted = enabled!(target: "faircast::session", Level::DEBUG)
             || enabled!(target: "faircast::control", Level::DEBUG)
             || enabled!(target: "faircast::packets", Level::DEBUG);
@@ -23,10 +24,10 @@ impl EventLog {
     }
 
     fn log_counts(&mut self, now: Time) {
-        if now.since(self.since) < COUNTED_OVER {
+        if now.since(self.counted_since) < COUNT_INTERVAL {
             return;
         }
-        self.since = now;
+        self.counted_since = now;
         let missing = std::mem::take(&mut self.missing_packets);
         let requested = std::mem::take(&mut self.requested_packets);
         if missing > 0 {
@@ -37,7 +38,7 @@ impl EventLog {
         }
         let refused = std::mem::take(&mut self.refused_packets);
         if let Some(last) = self.last_refusal.take() {
-            debug!(target: "faircast::packets", packets = refused, last, "packets were refused");
+            debug!(target: "faircast::packets", packets = refused, ?last, "packets were refused");
         }
     }
 }
@@ -60,7 +61,7 @@ impl Sink for EventLog {
                 debug!(target: "faircast::session", node, receivers, ?reason, "not everything arrived");
             }
             Event::Cut { reason, window_milli } => {
-                debug!(target: "faircast::control", ?reason, window_milli, "it goes slower");
+                debug!(target: "faircast::control", ?reason, window_milli, "the sender reduced its rate or window");
             }
             Event::Timeout { kind, after_ns } => {
                 debug!(target: "faircast::control", ?kind, after_ns, "a timer ran out");
@@ -76,8 +77,9 @@ impl Sink for EventLog {
             Event::NakReceived { count, .. } => self.requested_packets += u64::from(count),
             Event::BadInput { reason } => {
                 self.refused_packets += 1;
-                self.last_refusal = Some(format!("{reason:?}"));
+                self.last_refusal = Some(reason);
             }
+            // Single packets, and events of routers and links.
             _ => {}
         }
         self.log_counts(at);
@@ -91,4 +93,4 @@ fn node(record: &Record) -> Option<u32> {
     }
 }
 
-const COUNTED_OVER: Duration = Duration::from_secs(1);
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);

@@ -81,7 +81,7 @@ where
             if let Some(via) = &via {
                 driver.set_via(via);
             }
-            match (trace, EventLog::wanted()) {
+            match (trace, EventLog::if_enabled()) {
                 (Some(trace), Some(log)) => driver.set_trace(Box::new(Tee(trace, log))),
                 (Some(trace), None) => driver.set_trace(Box::new(trace)),
                 (None, Some(log)) => driver.set_trace(Box::new(log)),

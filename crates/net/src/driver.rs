@@ -198,7 +198,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         live.sessions.arm();
         let is_done = live.sessions.pending.is_empty() && live.sessions.timeouts.first().is_none();
         let is_idle = live.outbox.is_empty() && is_done;
-        let ends_when_idle = live.settings.ends_when_idle && live.sessions.by_id.len() > 0;
+        let ends_when_idle = live.settings.ends_when_idle && !live.sessions.by_id.is_empty();
         if is_idle && (ends_when_idle || live.closed_at.is_some()) {
             return Some(Ended::Idle);
         }

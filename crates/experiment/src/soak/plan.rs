@@ -10,14 +10,16 @@ use super::relays::{self, RECEIVERS_MAX};
 use super::sequence::Trial;
 use super::{Fault, Request, WITH_HEADS};
 
-/// Time in which links and programs are disturbed. Single faults may last longer.
-pub(super) const FAULTY: WallDuration = WallDuration::from_secs(12);
+/// Time from the start of a round in which faults begin. Single faults may last longer.
+pub(super) const FAULT_PERIOD: WallDuration = WallDuration::from_secs(12);
 const SCENARIO: &str = "1 h";
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) faults: Vec<Fault>,
+    /// TOML text of the networks and their impairments.
     pub(super) scenario: String,
+    /// Actions on programs and hosts, at times since the start of the round, in order.
     pub(super) actions: Vec<(WallDuration, Action)>,
     /// Bytes of the first sender's files; the second sender has a quarter of this.
     pub(super) bytes: u64,
@@ -33,18 +35,28 @@ pub(super) struct Plan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
+    /// Starts the program, unless it runs.
     Start(Who),
+    /// Starts the program with its monotonic clock twelve days ahead.
     StartAhead(Who),
     Kill(Who),
+    /// Ends the program as Ctrl-C does.
     Leave(Who),
+    /// Stops the process if true, else continues it.
     Stop(Who, bool),
+    /// Sets the interface of the host up if true, else down.
     Interface(Who, bool),
+    /// Starts the host that sends nonsense if true, else stops it.
     Noise(bool),
+    /// Kills the program for good.
     Lose(Who),
+    /// Gives the host another port behind its address translation.
     Remap(Who),
+    /// Gives the host another address.
     Move(Who),
     /// Drops packets longer than this number of bytes from and to the host; none if `None`.
     Narrow(Who, Option<u32>),
+    /// Fills the disk of the host if true, else makes room.
     Fill(Who, bool),
 }
 
@@ -190,7 +202,7 @@ fn moment(rng: &mut Rng, from_ms: u64, to_ms: u64) -> WallDuration {
 
 fn scenario(faults: &[Fault], receivers: u32, rng: &mut Rng) -> String {
     let everybody = Who::all(receivers);
-    let end = FAULTY.as_secs();
+    let end = FAULT_PERIOD.as_secs();
     let mut text = format!(
         "title = \"Does everything arrive whatever happens?\"\nduration = \"{SCENARIO}\"\n\
          seed = {}\n",
@@ -315,7 +327,7 @@ fn actions(faults: &[Fault], receivers: u32, rng: &mut Rng) -> Vec<(WallDuration
         actions.extend(fault_actions(*fault, receivers, late, rng));
     }
     // At the end all receivers run. The stable sort keeps the order of equal times.
-    let last = actions.iter().map(|(at, _)| *at).max().unwrap_or_default().max(FAULTY);
+    let last = actions.iter().map(|(at, _)| *at).max().unwrap_or_default().max(FAULT_PERIOD);
     for who in (0..receivers).map(Who::Receiver) {
         actions.push((last, Action::Stop(who, false)));
         actions.push((last, Action::Start(who)));
@@ -386,7 +398,7 @@ fn fault_actions(
         }
         Fault::Address => return vec![(early, Action::Move(receiver_or_sender(receivers, rng)))],
         Fault::Noise => {
-            return vec![(early / 2, Action::Noise(true)), (FAULTY, Action::Noise(false))];
+            return vec![(early / 2, Action::Noise(true)), (FAULT_PERIOD, Action::Noise(false))];
         }
         Fault::SecondSender => return vec![(early / 2, Action::Start(Who::Second))],
         Fault::ReadOnly => return vec![(WallDuration::ZERO, Action::Start(Who::ReadOnly))],

@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::noise::{Flood, Noise};
-use super::plan::{Action, FAULTY, Plan, Who};
+use super::plan::{Action, FAULT_PERIOD, Plan, Who};
 use super::program::Program;
 use super::relays::RELAYS;
 use super::result::RoundResult;
@@ -139,7 +139,7 @@ impl<'a> Round<'a> {
 
     fn run_transfer(&mut self, begin: Instant) -> Result<(), Error> {
         let mut actions = self.plan.actions.iter().peekable();
-        let last_action = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);
+        let last_action = self.plan.actions.last().map_or(FAULT_PERIOD, |(at, _)| *at);
         // A sequence sends so much that a scheme of half the rate needs as much time again.
         let sequence = if self.plan.trials.is_empty() { WallDuration::ZERO } else { last_action };
         let quiet_max = QUIET_MAX + sequence;

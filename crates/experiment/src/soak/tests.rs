@@ -8,7 +8,7 @@ use faircast_base::NodeId;
 use faircast_scenario::{Overrides, Scenario};
 
 use super::overlay::plan as daemons;
-use super::plan::{Action, FAULTY, Plan, Who};
+use super::plan::{Action, FAULT_PERIOD, Plan, Who};
 use super::sequence::{BACK_WITHIN, CALM};
 use super::{Fault, Request, relays};
 
@@ -39,7 +39,7 @@ fn every_plan_is_a_scenario_whose_nodes_are_the_hosts() {
         let plan = Plan::new(seed, &request(4));
         check_hosts(&plan.scenario, &Who::all(4));
         let last = plan.actions.last().expect("there are actions").0;
-        assert!(last >= FAULTY && last < Duration::from_secs(60), "{last:?}");
+        assert!(last >= FAULT_PERIOD && last < Duration::from_secs(60), "{last:?}");
         assert!(plan.actions.is_sorted_by_key(|(at, _)| *at));
     }
 }

@@ -1,5 +1,6 @@
 //! Headless Chromium, driven by the DevTools protocol over a websocket.
 
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
-use tungstenite::{Message, WebSocket};
+use tungstenite::{Error, Message, WebSocket};
 
 /// Longest wait for the browser; a loaded machine needs some seconds to start it.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -137,8 +138,12 @@ impl Chrome {
 
     fn read(&mut self) -> Value {
         let message = loop {
-            if let Message::Text(text) = self.socket.read().expect("the browser answers in time") {
-                break text;
+            match self.socket.read() {
+                Ok(Message::Text(text)) => break text,
+                Ok(_) => {}
+                // A child process has ended.
+                Err(Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => panic!("the browser does not answer in time: {error}"),
             }
         };
         let message: Value = serde_json::from_str(&message).expect("DevTools speaks JSON");

@@ -92,8 +92,10 @@ impl Drop for StreamReceiver {
 struct Work {
     group: Nla,
     speaks: Speaks,
+    /// The accepted sender; no other one is accepted later.
     session: Option<SessionId>,
-    /// Time to report an end, and true if the sender left before it. An end is not authenticated.
+    /// Time to report an end, and true if the sender left before it. Any host can forge an end, so
+    /// data in the meantime cancels it.
     ending: Option<(Time, bool)>,
     status: StreamStatus,
     status_sender: watch::Sender<StreamStatus>,
@@ -170,14 +172,16 @@ impl App<StreamReceiving> for Work {
                 let before = self.waiting_bytes.fetch_add(weight(&bytes), Ordering::Relaxed);
                 if before > WAITING_BYTES_MAX {
                     self.give(Err(Error::Overrun { bytes: before as u64 }));
+                    // Later packets would follow a gap that nothing reports.
+                    self.item_sender = None;
                     live.stop();
                 } else {
                     self.give(Ok(bytes));
                 }
                 if before > WAITING_BYTES_HIGH && !self.is_held.load(Ordering::Relaxed) {
                     live.input(id, StreamInput::Hold(true));
-                    let holds = live.machine(id).is_some_and(|end| end.holds());
-                    self.is_held.store(holds, Ordering::Relaxed);
+                    let can_pause = live.machine(id).is_some_and(|end| end.can_pause_sender());
+                    self.is_held.store(can_pause, Ordering::Relaxed);
                 }
             }
             StreamEvent::Flow(FlowEvent::Lost { packets }) => {
@@ -249,8 +253,10 @@ impl Worker<StreamReceiving> for Work {
     }
 }
 
+/// Silence after an end before it is reported.
 const END_QUIET: Duration = Duration::from_millis(500);
 
+/// Returns the bytes that a waiting packet takes, with its place in the channel.
 fn weight(packet: &[u8]) -> usize {
     packet.len() + 64
 }
@@ -262,4 +268,5 @@ const WAITING_BYTES_LOW: usize = 1 << 20;
 /// Most waiting bytes. PGM without relays cannot make a sender wait.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
+/// Silence after which a sender may be at another address.
 const MOVES_AFTER: Duration = Duration::from_secs(5);

@@ -9,11 +9,13 @@ use crate::layout::Layout;
 use crate::manifest::Entry;
 use crate::name;
 
-const SHOWN: usize = 20;
+/// Most paths that a report lists; further ones are counted.
+const SHOWN_MAX: usize = 20;
 
+/// Entries that are left out: their numbers by kind, and the first ones with the reasons.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
-    /// By index in the manifest.
+    /// Indices in the manifest of the entries that are left out.
     pub(crate) entries: FixedBitSet,
     files: u64,
     links: u64,
@@ -22,10 +24,13 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
+    /// Finds the entries that cannot be stored, and all entries below such directories. Of names
+    /// that differ only in case, the first one stays.
     pub(super) fn find(layout: &Layout, abilities: &Abilities) -> Self {
         let all = layout.manifest.entries();
         let mut this = Self { entries: FixedBitSet::with_capacity(all.len()), ..Self::default() };
         let mut seen = BTreeSet::new();
+        // In the order of a manifest, the entries below a directory follow it.
         let mut below: Option<&[u8]> = None;
         for (index, entry) in all.iter().enumerate() {
             let inside = below.is_some_and(|directory| name::is_within(directory, &entry.path));
@@ -52,7 +57,7 @@ impl LeftOut {
             (_, true) => &mut self.links,
             _ => &mut self.files,
         } += 1;
-        if self.shown.len() < SHOWN && !inside {
+        if self.shown.len() < SHOWN_MAX && !inside {
             let path = name::shown(&entry.path);
             let why = match reason {
                 Reason::Name => "its file system has no such names",

@@ -1,5 +1,5 @@
-//! Slow start of the source: the state of the phase, and the bound by acknowledgements. `RateControl`
-//! raises the rate and ends the phase. Rates are in payload bytes per second.
+//! Slow start of the source: the state of the phase, and the bound by acknowledgements.
+//! `RateControl` raises the rate and ends the phase. Rates are in payload bytes per second.
 
 use faircast_base::{Duration, Time};
 
