@@ -1,5 +1,5 @@
-//! Ends of objects over PGM with a scheme or over TRAM, and the types of ends of streams. Ends behind
-//! a relay run under credits.
+//! Ends of objects over PGM with a scheme or over TRAM, and the types of ends of streams. Ends
+//! behind a relay run under credits.
 
 use faircast_base::{NodeId, Time};
 use faircast_net::{Live, random};

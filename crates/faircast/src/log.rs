@@ -1,5 +1,5 @@
-//! Log of protocol machines: events by part and level, free if the log filter excludes them all when
-//! a session starts.
+//! Log of protocol machines: events by part and level, free if the log filter excludes them all
+//! when a session starts.
 
 use faircast_base::{BadInput, Duration, Event, Time};
 use faircast_trace::{Record, Sink, Subject};
