@@ -59,6 +59,7 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     }
 }
 
+/// Returns the cause and what to do: disk full, quota, permissions, ...
 fn hint(error: &io::Error) -> String {
     let advice = match error.kind() {
         io::ErrorKind::StorageFull => "make room there and run it again",

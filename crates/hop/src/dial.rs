@@ -150,6 +150,8 @@ impl Dialer {
         if is_first { ATTEMPT_FIRST } else { ATTEMPT }
     }
 
+    /// Returns the time of the next attempt. With a parent: after its silence, or at the next trial
+    /// of a node that is earlier in the list.
     fn wants_at(&self, endpoint: &Endpoint) -> Option<Time> {
         let silent_at =
             match self.connection.and_then(|connection| endpoint.received_at(connection)) {

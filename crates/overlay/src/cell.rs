@@ -47,7 +47,7 @@ impl Service {
         ["unreliable", "reliable", "fifo", "causal", "agreed", "safe"][self as usize]
     }
 
-    /// True if messages wait for the common order, which respects causality without vector clocks.
+    /// True if messages wait for the agreed order, which respects causality without vector clocks.
     pub fn is_ordered(self) -> bool {
         self >= Self::Causal
     }

@@ -87,7 +87,7 @@ pub enum ClientEvent {
         together: Vec<DaemonRun>,
         previous: Option<ViewId>,
     },
-    /// Receipt: the client's message has its place in the common order and is delivered. `members`
+    /// Receipt: the client's message has its place in the agreed order and is delivered. `members`
     /// counts those that get the message, or whose daemons fail; a safe one has arrived.
     Receipt { request: u64, members: u32, view: ViewId },
     /// The groups of a message have no members. Not repeated until a message has found members.
@@ -129,7 +129,7 @@ impl ClientEvent {
     }
 }
 
-/// Join in progress: an announcement to all daemons, then a step in the common order.
+/// Join in progress: an announcement to all daemons, then a step in the agreed order.
 #[derive(Clone, Debug)]
 pub(crate) struct Joining {
     pub(crate) group: Bytes,

@@ -1,4 +1,4 @@
-//! Groups: members in the common order, and daemons that receive a group's messages.
+//! Groups: members in the agreed order, and daemons that receive a group's messages.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -51,7 +51,7 @@ impl Group {
     }
 }
 
-/// Groups of the view, as of a place in the common order.
+/// Groups of the view, as of a place in the agreed order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     table: BTreeMap<Bytes, Group>,

@@ -95,6 +95,8 @@ impl FlowControl {
         Self { kind, ..Self::default() }
     }
 
+    /// Computes the price of a link from its mean queue: exponential, 0 for an empty queue and
+    /// `savings_max` for a full one (section 4.2); at most [`PRICE_MAX`].
     fn price(&self, packets: f64, capacity: f64) -> f64 {
         let scale = self.savings_max / (core::f64::consts::E - 1.0);
         (scale * libm::expm1(packets / capacity)).min(PRICE_MAX)

@@ -1,14 +1,14 @@
-//! Streams of cells in one configuration: forwarding along trees, retention, the common order.
+//! Streams of cells in one configuration: forwarding along trees, retention, the agreed order.
 //!
 //! Each member is the source of one stream along its shortest-path tree. Each cell names its
 //! destination daemons, those with members of its groups. Other subtrees receive a clock later. A
-//! message is next in the common order, that of Lamport times, once the clocks of all sources have
+//! message is next in the agreed order, that of Lamport times, once the clocks of all sources have
 //! passed its time.
 //!
 //! If a source is lost, its last cells are those that the other members have. A daemon that
 //! delivered a message must be able to supply all earlier cells that others need before it:
 //!
-//! * Ordered messages go to all daemons. Their causes are earlier in the common order.
+//! * Ordered messages go to all daemons. Their causes are earlier in the agreed order.
 //! * A client's messages to a group that are FIFO or stronger go to the same daemons until stable.
 //!   A daemon added later first receives the earlier messages.
 //!
@@ -27,7 +27,7 @@ use faircast_base::fresh;
 use faircast_proto::RangeSet;
 use faircast_proto::fields::{Encoded, Fields};
 
-use self::order::CommonOrder;
+use self::order::AgreedOrder;
 use self::source::{Child, Queue, Source};
 use crate::cell::{Cell, Kind, Service, payload_bytes_max};
 use crate::client::Parts;
@@ -69,7 +69,7 @@ pub(crate) struct Streams {
     pub(crate) time: u64,
     sources: Vec<Source>,
     pub(crate) queues: BTreeMap<LinkId, Queue>,
-    order: CommonOrder,
+    order: AgreedOrder,
     /// Lamport time that other members wait for this daemon's clock to pass.
     clock_wanted: u64,
     clock_sent: u64,

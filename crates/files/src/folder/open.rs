@@ -1,4 +1,5 @@
-//! Opening of an object in a folder: its state of an earlier run, and a survey of the folder.
+//! Opening of an object in a folder, and resuming after a restart: the state of an earlier run,
+//! and a survey of the folder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

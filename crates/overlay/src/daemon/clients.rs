@@ -133,7 +133,7 @@ impl Clients {
             .collect()
     }
 
-    /// Defers a message for own clients whose join steps are in transit through the common order.
+    /// Defers a message for own clients whose join steps are in transit through the agreed order.
     /// FIFO messages wait behind deferred ones of the same sender, and leave `to`.
     pub(super) fn defer(&mut self, event: &Arc<ClientEvent>, time: u64, to: &mut Receivers) {
         let ClientEvent::Message { groups, .. } = &**event else { return };

@@ -1,5 +1,5 @@
 //! Sessions of clients: connection, resumption, end, events for the driver to pass on; and their
-//! requests: joins and leaves as steps in the common order, and messages.
+//! requests: joins and leaves as steps in the agreed order, and messages.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

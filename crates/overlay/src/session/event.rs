@@ -94,7 +94,7 @@ pub enum GroupEvent {
     /// Start of a view with these daemons and their names. The daemons `together` come from the
     /// view `previous`, which is `None` for the first view of a client.
     View { id: ViewId, members: Vec<(u64, String)>, together: Vec<u64>, previous: Option<ViewId> },
-    /// Receipt: the message has its place in the common order and is delivered. `members` counts
+    /// Receipt: the message has its place in the agreed order and is delivered. `members` counts
     /// those that get the message, or whose daemons fail; a safe one has arrived.
     Receipt { request: u64, members: u32, view: ViewId },
     /// No group of a message has members. Not repeated until a message has found members.

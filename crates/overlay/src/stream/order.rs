@@ -1,5 +1,5 @@
-//! Common order of messages, the total order of agreed messages: by Lamport time, then by the rank
-//! of the source daemon.
+//! Agreed order of all ordered messages: by Lamport time, then by the rank of the
+//! source daemon. `Streams::next_ordered` decides when its first message is delivered.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ type SenderQueue = VecDeque<(u64, Vec<CompleteMessage>)>;
 
 /// Ordered messages that wait for earlier ones, and FIFO messages that wait behind them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CommonOrder {
+pub(super) struct AgreedOrder {
     pub(super) ordered: BTreeMap<(u64, u8), CompleteMessage>,
     /// Queues by daemon and client. FIFO messages wait only for ordered ones before them.
     behind: BTreeMap<(u8, Bytes), SenderQueue>,
@@ -27,7 +27,7 @@ fn sender(message: &CompleteMessage) -> (u8, Bytes) {
     (message.source as u8, message.cell.client.clone())
 }
 
-impl CommonOrder {
+impl AgreedOrder {
     /// Adds a message. Returns the message if it waits for no other.
     pub(super) fn add(&mut self, message: CompleteMessage) -> Option<CompleteMessage> {
         let cell = &message.cell;
@@ -130,9 +130,9 @@ mod tests {
         CompleteMessage { source, sequence: time, time, cell, parts: [Bytes::new()].into() }
     }
 
-    fn filled() -> (CommonOrder, Vec<u64>) {
+    fn filled() -> (AgreedOrder, Vec<u64>) {
         use Service::{Agreed, Fifo, Reliable};
-        let mut order = CommonOrder::default();
+        let mut order = AgreedOrder::default();
         let messages =
             [(0, 1, Fifo), (0, 5, Agreed), (0, 6, Fifo), (1, 3, Agreed), (0, 7, Reliable)];
         let at_once =

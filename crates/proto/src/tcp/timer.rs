@@ -1,4 +1,4 @@
-//! Retransmission timer of a sender, and its timeout in ticks of a coarse clock.
+//! Retransmission timer of a sender, and the retransmission timeout (RTO) in ticks of a clock.
 
 use faircast_base::{Duration, Time};
 

@@ -171,6 +171,7 @@ impl PgmccSender {
         }
     }
 
+    /// Makes `id` the acker: the first reporter, or a slower receiver that won the election.
     fn appoint(&mut self, cx: &mut Cx<'_>, id: NodeId, reason: SwitchReason, nak: Option<Seq>) {
         let next = self.ledger.next();
         let old = self.election.acker_id();
