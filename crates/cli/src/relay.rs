@@ -65,14 +65,13 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result {
         builder = builder.programs(host);
     }
     let relay = builder.start().map_err(|error| live::failure(error, false))?;
-    let status = relay.status();
     if let Some(listener) = listener {
         let (status, document) = (relay.status(), relay.status());
         let fill = move |registry: &mut Registry| metrics(registry, &status.borrow());
         let document = move || Some(json_of(document.borrow().report.as_ref()?).to_string());
         live::metrics::serve(listener, fill, document);
     }
-    let mut reporter = Reporter {
+    let reporter = Reporter {
         output: Output::new(watch),
         neighbours: BTreeSet::new(),
         above: Above::new(),
@@ -93,6 +92,11 @@ async fn run(args: &RelayArgs, listen_at: SocketAddr) -> Result {
             "without --key anybody who reaches this address may send and receive through it",
         )?;
     }
+    watch_until_end(relay, reporter).await
+}
+
+async fn watch_until_end(relay: RelayServer, mut reporter: Reporter) -> Result {
+    let status = relay.status();
     let mut closing = false;
     loop {
         tokio::time::sleep(STATUS_INTERVAL).await;

@@ -10,7 +10,7 @@ use faircast_base::{Bytes, Duration};
 use faircast_files::{
     FilesSupply, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, SupplyHandle, Warning,
 };
-use faircast_net::{Live, SessionOptions, Target, Waker};
+use faircast_net::{Live, SessionOptions, Sockets, Target, ViaSettings, Waker};
 use faircast_proto::object::{
     Fec, ObjectSourceInput, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply,
 };
@@ -259,6 +259,21 @@ impl SenderBuilder {
         }
     }
 
+    fn session_setup(
+        &self,
+        sockets: Sockets,
+        via: Option<ViaSettings>,
+        is_paced: bool,
+    ) -> Result<SessionSetup> {
+        let mut setup = SessionSetup::new("faircast-send", sockets, &self.common, Wrapper::source)?;
+        setup.settings.close_timeout = CLOSE_TIMEOUT;
+        setup.set_via(via);
+        if is_paced {
+            (setup.settings.grain, setup.settings.gather) = (PACED_GRAIN, PACED_GRAIN);
+        }
+        Ok(setup)
+    }
+
     fn start(
         self,
         supply: Box<dyn Supply>,
@@ -282,13 +297,8 @@ impl SenderBuilder {
             object: ObjectStatus { bytes_total, ..ObjectStatus::default() },
             ..SendStatus::default()
         });
-        let mut setup = SessionSetup::new("faircast-send", sockets, &self.common, Wrapper::source)?;
-        setup.settings.close_timeout = CLOSE_TIMEOUT;
         let through_relays = via.is_some();
-        setup.set_via(via);
-        if let Carrier::Tram(_) = carrier {
-            (setup.settings.grain, setup.settings.gather) = (PACED_GRAIN, PACED_GRAIN);
-        }
+        let setup = self.session_setup(sockets, via, with_heads)?;
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let files = handle.clone();
         let waker = session::start(setup, move |live: &mut Live<Sending>| {
@@ -312,6 +322,7 @@ impl SenderBuilder {
                 options: &options,
             };
             let names = source.names.clone();
+            let wait_max = self.wait_max.or(self.start_after.map(|after| after + self.give_up));
             let hops = through_relays.then(|| Hops::new(live, tsi, &credits));
             let machine = carrier.source(source, hops.as_ref());
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
@@ -323,7 +334,7 @@ impl SenderBuilder {
                 start_after: self.start_after.map(|after| started_at + after),
                 wait_for: self.wait_for,
                 give_up: self.give_up,
-                wait_max: self.wait_max.or(self.start_after.map(|after| after + self.give_up)),
+                wait_max,
                 status_sender,
                 watched,
                 trace,

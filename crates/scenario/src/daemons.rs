@@ -29,14 +29,19 @@ fn groups(value: &SettingValue) -> Result<Vec<String>, Problem> {
 }
 
 pub(crate) struct Daemons<'a> {
-    pub(crate) topology: &'a Topology,
-    pub(crate) relays: &'a [RelaySpec],
-    pub(crate) duration: Duration,
+    topology: &'a Topology,
+    relays: &'a [RelaySpec],
+    duration: Duration,
     pub(crate) daemons: Vec<DaemonSpec>,
-    pub(crate) names: BTreeSet<String>,
+    /// Names of clients.
+    names: BTreeSet<String>,
 }
 
-impl Daemons<'_> {
+impl<'a> Daemons<'a> {
+    pub(crate) fn new(topology: &'a Topology, relays: &'a [RelaySpec], duration: Duration) -> Self {
+        Self { topology, relays, duration, daemons: Vec::new(), names: BTreeSet::new() }
+    }
+
     pub(crate) fn daemon(
         &mut self,
         entry: &SettingValue,

@@ -1,9 +1,8 @@
 //! Check of settings: from a tree of values to a scenario.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
-use faircast_base::Duration;
+use faircast_base::{Duration, fresh};
 
 use crate::catalog::Catalog;
 use crate::daemons::Daemons;
@@ -18,7 +17,7 @@ use crate::read::Table;
 use crate::relays::{Relays, faults};
 use crate::topology::Topology;
 use crate::value::{Kind, SettingValue};
-use crate::{NodeFault, Scenario, ScenarioError};
+use crate::{DaemonSpec, NodeFault, Scenario, ScenarioError};
 
 impl Scenario {
     /// Reads and checks the file `path`, with the changes of the command line.
@@ -45,6 +44,17 @@ impl Scenario {
     ) -> Result<Self, ScenarioError> {
         Draft::read(file, text)?.check_with(overrides, catalog)
     }
+}
+
+fn overlay(
+    table: &Table<'_>,
+    mut daemons: Daemons<'_>,
+    files: &Files<'_>,
+) -> Result<Vec<DaemonSpec>, Problem> {
+    entries(table, "daemon", |entry| daemons.daemon(entry, files))?;
+    entries(table, "daemon", |entry| daemons.peers(entry))?;
+    entries(table, "client", |entry| daemons.client(entry))?;
+    Ok(daemons.daemons)
 }
 
 /// Bytes of a packet between daemons, for queues that count packets.
@@ -82,33 +92,24 @@ pub(crate) fn scenario(
     entries(&table, "relay", |entry| relays.relay(entry, catalog, &files))?;
     entries(&table, "relay", |entry| relays.parents(entry))?;
     let relays = relays.relays;
-    let mut daemons = Daemons {
-        topology: &topology,
-        relays: &relays,
-        duration,
-        daemons: Vec::new(),
-        names: BTreeSet::new(),
-    };
     if table.has("daemon") && catalog.relay_node.is_none() {
         let message = "is of no use: this faircast was built without daemons";
         return Err(table.problem("daemon", message));
     }
-    entries(&table, "daemon", |entry| daemons.daemon(entry, &files))?;
-    entries(&table, "daemon", |entry| daemons.peers(entry))?;
-    entries(&table, "client", |entry| daemons.client(entry))?;
-    let daemons = daemons.daemons;
-    let mut flows = Flows {
-        topology: &topology,
-        relays: &relays,
-        daemons: &daemons,
-        reach,
-        catalog,
-        duration,
-        seed,
-        files,
-        flows: Vec::new(),
-        names: BTreeSet::new(),
-        receivers: 0,
+    let daemons = Daemons::new(&topology, &relays, duration);
+    let daemons = overlay(&table, daemons, &files)?;
+    let mut flows = fresh! {
+        Flows {
+            topology: &topology,
+            relays: &relays,
+            daemons: &daemons,
+            reach,
+            catalog,
+            duration,
+            seed,
+            files,
+        }
+        flows, names, receivers
     };
     if daemons.is_empty() {
         require(&table, "flow")?;
