@@ -96,7 +96,7 @@ impl RepairTree {
         };
         match options.iter().rev().find(|(key, _)| key == HEAD) {
             Some((_, OptionValue::Text(role))) if role == "never" => Err(Error::Setting(format!(
-                "the tree has `{name}` for the head of `{below}`, and it is said never to repair for others \
+                "the tree has `{name}` for the head of `{below}`, but its setting is never to repair for others \
                      (head = \"never\"); allowed: \"eager\", \"reluctant\""
             ))),
             Some(_) => Ok(()),

@@ -26,7 +26,7 @@ impl Sink for Failures {
     }
 }
 
-/// Outcome of a session with a program beside another session.
+/// Results of two flows: one with a program, and one without.
 struct Beside {
     /// True for each session that delivered everything.
     whole: [bool; 2],

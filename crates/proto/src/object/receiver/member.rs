@@ -392,7 +392,7 @@ mod tests {
         let mut member = Membership::new(1, NodeId(4), String::new());
         member.join(&mut cx);
         member.hurry(&mut cx);
-        assert!(!member.schedule.is_due, "only what is last is said at once");
+        assert!(!member.schedule.is_due, "only the last message is sent at once");
         member.claim(&mut cx, Claim::Done, String::new());
         member.hurry(&mut cx);
         let message = member.take_due(10, (100, 1)).expect("it is due");

@@ -42,10 +42,10 @@ fn receivers_that_did_not_come_back_are_named_at_the_end() {
         ("it came back", vec![all[0], back], &[], 0),
         ("and was lost again", again, &silent, 0),
         ("a head and all below it", vec![lost], &silent, 10),
-        ("of whom some were found", vec![lost, found(2, 0), found(3, 4)], &silent, 4),
-        ("of whom all were found", vec![lost, found(2, 5), found(3, 6)], &silent, 0),
+        ("a head with some found members", vec![lost, found(2, 0), found(3, 4)], &silent, 4),
+        ("a head with all members found", vec![lost, found(2, 5), found(3, 6)], &silent, 0),
         ("found, but it is back", other, &[(5, S::Silent)], 3),
-        ("a head of whom nobody tells was below it", unknown, &silent, 9),
+        ("a head with unknown members", unknown, &silent, 9),
         ("it had all, those below it may not", vec![below(3, went(1, 0, Complete))], &[], 3),
         ("a pruned head lets go of its members", vec![pruned], &[(1, S::Pruned)], 0),
     ] {
